@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures('plain_graphs')
 
 
 def make(space: Any = VECTOR, **params: Any) -> PQN:
-    """An agent with a small network whose biases, scales and shifts are not those of a new one."""
+    """An agent with a small network. Its biases, scales and shifts differ from a new network's."""
     agent = PQN(space, Discrete(ACTIONS), **{'net_list': [{'hidden': [6], 'seed': 0}]} | params)
     stir(agent.trainable_variables, seed=1)
     agent.forward.refresh()
@@ -108,7 +108,7 @@ class RAdam:
 
 @pytest.mark.parametrize('optimizer', ['SGD', 'RAdam'])
 def test_an_iteration_computed_again(optimizer: str):
-    """Six minibatches, one after the other; the targets stay those of the beginning."""
+    """Six minibatches, one after the other. The targets do not change between them."""
     spec = {'name': optimizer, 'learning_rate': 0.1} | ({'clip_norm': 0.5} if optimizer == 'RAdam' else {})
     agent = make(optimizers_list=[spec])
     data, network = rollout(agent), Network(agent)

@@ -103,7 +103,7 @@ class CQL(SAC):
         losses, gaps = [], []
         for critic in self.critics:
             highest = self.soft_maximum(critic, batch.obs, drawn)
-            q = self.taken(critic, batch)  # last: what a user's network adds to the loss is that of its last call
+            q = self.taken(critic, batch)  # last: a user's network adds to the loss what its last call found
             gaps.append(tf.reduce_mean(highest - q))
             losses.append(tf.reduce_mean(tf.square(q - target)) + self.conservative_weight * gaps[-1])
         return penalized(tf.add_n(losses), *self.critics), tf.reduce_mean(gaps)

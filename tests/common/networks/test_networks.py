@@ -251,7 +251,7 @@ def test_layer_normalization_after_every_layer(space: Space):
 
 
 def test_layer_normalization_before_every_activation():
-    """Worked again in NumPy, with scales and shifts that are not those of a new layer."""
+    """Worked again in NumPy, with scales other than 1 and shifts other than 0."""
     net = network(unbounded(3), 0, hidden=[4, 5], activation='tanh', normalize='pre_layer_norm')
     rng, obs = np.random.default_rng(0), observations(unbounded(3))
     x = np.float64(obs)

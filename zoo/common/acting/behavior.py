@@ -94,7 +94,7 @@ class Behavior:
         Args:
             obs: flat observations ``[N, …]``.
             state: the recurrent state ``[N, S]``; ``()`` where the policy has none.
-            seed: int32 ``[2]``; the seed that follows it belongs to this call too.
+            seed: int32 ``[2]``.
             progress: float32 ``[]``, for schedules.
 
         Returns:

@@ -202,7 +202,7 @@ def _rebuild(known: EnvSpec | None, again: Callable[..., Any], seed: int | None 
 
 
 def _is_pure(env_id: Any) -> bool:
-    """Whether this is an object of pure functions, of which any number of copies can be made."""
+    """Whether this is an object of pure functions, which zoo can copy any number of times."""
     from zoo.common.envs.kinds import compiled
 
     return compiled.is_functions(env_id)

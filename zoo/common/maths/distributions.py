@@ -23,7 +23,7 @@ _LOG_2 = math.log(2.0)
 _LOG_2PI = math.log(2.0 * math.pi)
 
 # Unless it is named, TensorFlow picks the generator by the device, and a seed gives other numbers on another one.
-_GENERATOR = 'philox'
+GENERATOR = 'philox'
 _UNIFORM_STEPS = 1 << 23
 
 Action: TypeAlias = tf.Tensor | dict[str, tf.Tensor]
@@ -377,7 +377,7 @@ def split_seed(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
     They are hashed and not counted up from ``seed``: callers count up, so the second seed of one would be the first of
     the next.
     """
-    return tf.unstack(tf.random.split(seed, count, alg=_GENERATOR))
+    return tf.unstack(tf.random.split(seed, count, alg=GENERATOR))
 
 
 def uniform_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -387,7 +387,7 @@ def uniform_like(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     ``stateless_uniform`` and ``stateless_normal`` make other floats from them.
     """
     steps = tf.random.stateless_uniform(
-        tf.shape(x), seed, minval=0, maxval=_UNIFORM_STEPS, dtype=tf.int32, alg=_GENERATOR
+        tf.shape(x), seed, minval=0, maxval=_UNIFORM_STEPS, dtype=tf.int32, alg=GENERATOR
     )
     return (tf.cast(steps, x.dtype) + 0.5) / _UNIFORM_STEPS
 

@@ -11,13 +11,11 @@ from gymnasium.spaces import Space
 
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.maths.distributions import split_seed
+from zoo.common.maths.distributions import GENERATOR, split_seed
 from zoo.common.records import Batch, Transition
 from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 
 log = logging.getLogger('zoo')
-
-_GENERATOR = 'philox'
 
 
 class TensorRing:
@@ -87,8 +85,8 @@ class TensorRing:
         """
         of_row, of_copy = split_seed(seed, 2)
         held = tf.minimum(written, self.rows)
-        row = tf.random.stateless_uniform([batch_size], of_row, 0, held, tf.int32, alg=_GENERATOR)
-        copy = tf.random.stateless_uniform([batch_size], of_copy, 0, self.num_envs, tf.int32, alg=_GENERATOR)
+        row = tf.random.stateless_uniform([batch_size], of_row, 0, held, tf.int32, alg=GENERATOR)
+        copy = tf.random.stateless_uniform([batch_size], of_copy, 0, self.num_envs, tf.int32, alg=GENERATOR)
         first = written - held + row  # counted from the first step of all
 
         def at(field: Any, number: tf.Tensor) -> Any:

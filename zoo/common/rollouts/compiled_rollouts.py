@@ -11,28 +11,23 @@ from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.envs.compiled.copies import Copies, CopiesState
 from zoo.common.maths.distributions import split_seed
-from zoo.common.records import Episode
+from zoo.common.records import Episode, Transition
 from zoo.common.tools.errors import NotFinite
 
 
-class Steps(NamedTuple):
-    """Steps of every copy, fields ``[T, N, …]``, as in :class:`zoo.common.records.Trajectories`.
+class Taken(NamedTuple):
+    """One step of every copy, fields ``[N, …]``, or a rollout, ``[T, N, …]``.
 
     ``memory`` is the recurrent state before each step, and ``params`` are the parameters of the actions' distribution.
     Each is ``()`` where there is none.
     """
 
-    obs: Any
-    action: Any
-    reward: Any
-    next_obs: Any
-    terminated: Any
-    truncated: Any
+    transition: Transition
     memory: Any
     params: Any
 
 
-class Progress(NamedTuple):
+class PlayState(NamedTuple):
     """What a call goes on from: the copies, and the recurrent state ``[N, S]`` or ``()``."""
 
     copies: CopiesState
@@ -40,8 +35,8 @@ class Progress(NamedTuple):
 
 
 def take_step(
-    copies: Copies, behavior: Behavior, now: Progress, seed: tf.Tensor, progress: tf.Tensor, random: Any = None
-) -> tuple[Progress, Steps]:
+    copies: Copies, behavior: Behavior, now: PlayState, seed: tf.Tensor, progress: tf.Tensor, random: Any = None
+) -> tuple[PlayState, Taken]:
     """Act once in every copy, as a function of tensors; the fields of the steps are ``[N, …]``.
 
     ``random``, bool ``[]``, asks for uniformly random actions.
@@ -56,22 +51,19 @@ def take_step(
     if behavior.state_size:  # the next episode begins with a state of zero
         done = outcome.terminated | outcome.truncated
         after = tf.where(done[:, None], 0.0, after)
-    reward, next_obs = outcome.reward, outcome.next_obs
-    step = Steps(state.obs, action, reward, next_obs, outcome.terminated, outcome.truncated, memory, params)
-    return Progress(copied, after), step
+    transition = Transition(state.obs, action, outcome.reward, outcome.next_obs, outcome.terminated, outcome.truncated)
+    return PlayState(copied, after), Taken(transition, memory, params)
 
 
 def take_steps(
-    copies: Copies, behavior: Behavior, now: Progress, horizon: int, seed: tf.Tensor, progress: tf.Tensor
-) -> tuple[Progress, Steps]:
+    copies: Copies, behavior: Behavior, now: PlayState, horizon: int, seed: tf.Tensor, progress: tf.Tensor
+) -> tuple[PlayState, Taken]:
     """Take ``horizon`` steps in every copy, as a function of tensors."""
-    like = tf.nest.map_structure(
-        lambda x: tf.TensorSpec(x.shape, x.dtype), shape_of_step(copies, behavior, now, progress)
-    )
+    like = shape_of_step(copies, behavior, now)
     stored = tf.nest.map_structure(lambda x: tf.TensorArray(x.dtype, horizon, element_shape=x.shape), like)
     flat = tf.nest.flatten(stored)
 
-    def step(t: tf.Tensor, now: Progress, seed: tf.Tensor, flat: list[tf.TensorArray]) -> tuple[Any, ...]:
+    def step(t: tf.Tensor, now: PlayState, seed: tf.Tensor, flat: list[tf.TensorArray]) -> tuple[Any, ...]:
         own, following = split_seed(seed, 2)
         now, taken = take_step(copies, behavior, now, own, progress)
         flat = [array.write(t, x) for array, x in zip(flat, tf.nest.flatten(taken), strict=True)]
@@ -83,17 +75,14 @@ def take_steps(
     return now, found
 
 
-def shape_of_step(copies: Copies, behavior: Behavior, now: Progress, progress: tf.Tensor) -> Any:
+def shape_of_step(copies: Copies, behavior: Behavior, now: PlayState) -> Taken:
     """Return the shapes and dtypes of one step, without taking it."""
 
-    def one(now: Progress) -> Steps:
+    def one(now: PlayState) -> Taken:
         return take_step(copies, behavior, now, tf.zeros([2], tf.int32), tf.zeros([]))[1]
 
-    return (
-        tf.function(one, autograph=False)
-        .get_concrete_function(tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), now))
-        .structured_outputs
-    )
+    given = tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), now)
+    return tf.function(one, autograph=False).get_concrete_function(given).structured_outputs
 
 
 class Ends:
@@ -131,7 +120,7 @@ class Ends:
         return sorted(ended.items())
 
 
-def check_finite(steps: Steps, name: str, first: int) -> None:
+def check_finite(steps: Transition, name: str, first: int) -> None:
     """Refuse NaN and infinity in what an environment gave; ``first`` is the number of environment steps before."""
     for what, field in (('observation', steps.next_obs), ('reward', steps.reward)):
         for path, x in spaces.tree_items(field):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from zoo.common import spaces
 from zoo.common.envs.about import env_name
 from zoo.common.envs.compiled.env import Compiled
-from zoo.common.records import Trajectories
-from zoo.common.rollouts.compiled_rollouts import Ends, Progress, Steps, check_finite, take_steps
+from zoo.common.records import Trajectories, Transition
+from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, check_finite, take_steps
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.training.agent import Learns
 from zoo.common.training.collection import Collection
@@ -34,13 +34,13 @@ class CompiledCollection(Collection):
         self._ends.restart()
 
     @property
-    def now(self) -> Progress:
+    def now(self) -> PlayState:
         """Where the environment and the policy are."""
         state = self.agent.behavior.state
         assert self.env.state is not None  # `restart` comes first
-        return Progress(self.env.state, () if state is None else state)
+        return PlayState(self.env.state, () if state is None else state)
 
-    def went_on(self, now: Progress) -> None:
+    def went_on(self, now: PlayState) -> None:
         """Take note of where environment and policy are now."""
         self.env.state = now.copies
         if self.agent.behavior.state is not None:
@@ -49,30 +49,36 @@ class CompiledCollection(Collection):
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
         agent, begins = self.agent, None
         copies, behavior = self.env.steps.copies, agent.behavior
-        call = agent.calls.get((copies, behavior, horizon))
-        if call is None:
-            call = agent.calls[copies, behavior, horizon] = XlaCall(
-                lambda now, seed, progress: take_steps(copies, behavior, now, horizon, seed, progress)
-            )
+        call = self.compiled(
+            (copies, behavior, horizon),
+            lambda now, seed, progress: take_steps(copies, behavior, now, horizon, seed, progress),
+        )
         begun = self._ends.lengths == 0
-        seed = agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
-        now, found = call(self.now, seed, np.float32(agent.progress))
+        now, found = call(self.now, self.draw_call_seed(), np.float32(agent.progress))
         self.went_on(now)
-        steps = Steps(*(spaces.tree_map(array_of, x) if not isinstance(x, tuple) else x for x in found))
+        steps: Transition
+        steps, memory, params = tf.nest.map_structure(array_of, found)
         check_finite(steps, self.name, self.collector.steps)
-        self.report(training, steps)
         done = steps.terminated | steps.truncated
+        self.report(training, steps.reward, done)
         state = None
-        if agent.behavior.state_size:
-            state, begins = steps.memory[0], np.concatenate([begun[None], done[:-1]])
-        kept = steps.params if agent.behavior.param_size else None
-        return Trajectories(*steps[:6], np.ones_like(done), state, begins, kept)
+        if behavior.state_size:
+            state, begins = memory[0], np.concatenate([begun[None], done[:-1]])
+        kept = params if behavior.param_size else None
+        return Trajectories(*steps, valid=np.ones_like(done), state=state, begins=begins, params=kept)
 
-    def report(self, training: StepCounter, steps: Steps) -> None:
-        """Count the steps, and the episodes that ended in them."""
-        self.report_ends(training, steps.reward, steps.terminated | steps.truncated)
+    def compiled(self, key: tuple[Any, ...], function: Callable[..., Any]) -> XlaCall:
+        """Return a function compiled by XLA, the one of an earlier training where it was compiled for the same key."""
+        calls = self.agent.calls
+        if key not in calls:
+            calls[key] = XlaCall(function, f'{self.name} together with the policy')
+        return calls[key]
 
-    def report_ends(self, training: StepCounter, reward: np.ndarray, done: np.ndarray) -> None:
+    def draw_call_seed(self) -> np.ndarray:
+        """Draw the seed of a call from the agent's own stream, int32 ``[2]``."""
+        return self.agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
+
+    def report(self, training: StepCounter, reward: np.ndarray, done: np.ndarray) -> None:
         """Count steps with these rewards, float32 ``[T, N]``; ``done``, bool ``[T, N]``, says where episodes ended."""
         counted, copies = 0, self.num_envs
         for t, episodes in self._ends.found(reward, done):

@@ -14,8 +14,7 @@ from zoo.common.envs.compiled.copies import Copies
 from zoo.common.maths.distributions import split_seed
 from zoo.common.records import Transition
 from zoo.common.replay.tensor_ring import TensorRing
-from zoo.common.rollouts.compiled_rollouts import Progress, take_step
-from zoo.common.tools.compilation import XlaCall
+from zoo.common.rollouts.compiled_rollouts import PlayState, take_step
 from zoo.common.tools.errors import NotFinite
 from zoo.common.training.compiled_collection import CompiledCollection
 from zoo.common.training.training import Training
@@ -46,17 +45,14 @@ def learn_compiled(
     """
     agent, copies = training.agent, experience.env.steps.copies
     static = copies, agent.behavior, ring, batch_size, update_every, updates
-    call = agent.calls.get(static)
-    if call is None:
-        call = agent.calls[static] = XlaCall(_call_of(agent, *static))
+    call = experience.compiled(static, _call_of(agent, *static))
     while not training.done:
         agent.progress = training.progress
         count = min(_STEPS, -(-training.steps_to_next // copies.num_envs))
-        numbers = [count, ring.written, training.steps, agent.steps - agent.data_steps, agent.updates]
+        explored = explore_steps if agent.data_steps else agent.steps  # a policy from a dataset explores by itself
+        numbers = [count, ring.written, training.steps, explored, agent.updates]
         numbers += [training.train_steps, needed, explore_steps]
-        seed = agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
-        if agent.data_steps:  # a policy from a dataset explores by itself
-            numbers[3] = max(numbers[3], explore_steps)
+        seed = experience.draw_call_seed()
         now, reward, done, made, bad, result = call(experience.now, np.array(numbers, np.int32), seed)
         experience.went_on(now)
         ring.written += count
@@ -65,7 +61,7 @@ def learn_compiled(
                 f'step {training.steps + (int(bad) + 1) * copies.num_envs}: {experience.name} gave an observation or a '
                 'reward that is NaN or infinite: mend its step().'
             )
-        experience.report_ends(training, np.array(reward)[:count], np.array(done)[:count])
+        experience.report(training, np.array(reward)[:count], np.array(done)[:count])
         made = int(made)
         agent.updates += made
         metrics = agent.take(result.numpy())
@@ -80,20 +76,20 @@ def _call_of(
     num_envs, sampling = copies.num_envs, agent.sampling
     metrics_like = tf.zeros([len(agent.metric_names)])
 
-    def run(now: Progress, numbers: tf.Tensor, seed: tf.Tensor) -> Any:
-        count, written, steps, acted, updated, train_steps, needed, explore_steps = tf.unstack(numbers)
+    def run(now: PlayState, numbers: tf.Tensor, seed: tf.Tensor) -> Any:
+        count, written, steps, explored, updated, train_steps, needed, explore_steps = tf.unstack(numbers)
         rewards = tf.TensorArray(tf.float32, _STEPS, element_shape=[num_envs])
         dones = tf.TensorArray(tf.bool, _STEPS, element_shape=[num_envs])
 
-        def one_step(t: tf.Tensor, now: Progress, tensors: Transition, seed: tf.Tensor, *rest: Any) -> Any:
+        def one_step(t: tf.Tensor, now: PlayState, tensors: Transition, seed: tf.Tensor, *rest: Any) -> Any:
             made, bad, metrics, rewards, dones = rest
             before = steps + t * num_envs
             progress = tf.minimum(1.0, tf.cast(before, tf.float32) / tf.cast(train_steps, tf.float32))
             agent.trace_progress(progress)
             of_step, of_draws, following = split_seed(seed, 3)
-            random = acted + t * num_envs < explore_steps
-            now, taken = take_step(copies, behavior, now, of_step, progress, random)
-            tensors = ring.put(tensors, written + t, Transition(*taken[:6]))
+            random = explored + t * num_envs < explore_steps
+            now, (transition, _, _) = take_step(copies, behavior, now, of_step, progress, random)
+            tensors = ring.put(tensors, written + t, transition)
             held = (written + t + 1) * num_envs
             ready = tf.logical_and(held >= batch_size, held >= needed)
             due = updates * ((before + num_envs) // update_every - before // update_every)
@@ -107,9 +103,9 @@ def _call_of(
             _, _, metrics = tf.while_loop(
                 lambda i, *_: i < due, one_update, (tf.constant(0), of_draws, metrics), parallel_iterations=1
             )
-            bad = tf.where(tf.logical_or(bad <= t, _finite(taken.reward, taken.next_obs)), bad, t)
-            done = tf.logical_or(taken.terminated, taken.truncated)
-            rewards, dones = rewards.write(t, taken.reward), dones.write(t, done)
+            bad = tf.where(tf.logical_or(bad <= t, _finite(transition.reward, transition.next_obs)), bad, t)
+            done = tf.logical_or(transition.terminated, transition.truncated)
+            rewards, dones = rewards.write(t, transition.reward), dones.write(t, done)
             return t + 1, now, tensors, following, made + due, bad, metrics, rewards, dones
 
         start = (tf.constant(0), now, ring.tensors(), seed, tf.constant(0), count, metrics_like, rewards, dones)

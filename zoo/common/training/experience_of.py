@@ -23,7 +23,6 @@ def experience_of(agent: Agent, env: Env | VectorEnv, render: bool, start: int) 
     from zoo.common.networks.network import compiles_by_xla
     from zoo.common.training.compiled_collection import CompiledCollection
 
-    unable = [name for name, network in agent.networks.items() if not compiles_by_xla(network)]
     why = None
     if not is_compiled(env):
         why = f'{type(env).__name__} around it is Python'
@@ -31,7 +30,7 @@ def experience_of(agent: Agent, env: Env | VectorEnv, render: bool, start: int) 
         why = 'every step is shown'
     elif not agent.behavior.traces:
         why = f'{type(agent).__name__} explores in a way that is not compiled'
-    elif unable:
+    elif unable := [name for name, network in agent.networks.items() if not compiles_by_xla(network)]:
         why = f'the network {unable[0]} has operations that XLA cannot compile'
     if why is None:
         return CompiledCollection(agent, env, start)

@@ -112,6 +112,7 @@ def _off_policy(
     """Take steps, store them, and update on samples of the replay buffer."""
     agent = training.agent
     updates = updates_in_call(update_every, updates)
+    _check_share(experience, recorded, recorded_share, her, batch_size)
     if isinstance(experience, Collection) and experience.is_compiled:
         given = {'her': her, 'recorded': recorded, 'compress': compress, 'update_every': update_every}
         why = _why_not_compiled(agent, given | {'checkpoint_buffer': training.checkpoint_buffer})
@@ -123,7 +124,6 @@ def _off_policy(
         training.warn(IN_PYTHON, why)
     replay: ReplayBuffer
     own = hindsight = None
-    _check_share(experience, recorded, recorded_share, her, batch_size)
     if experience.replay is not None:  # the processes that hold the transitions relabel them
         replay = experience.replay
     elif recorded_share is not None:
@@ -168,9 +168,9 @@ def _why_not_compiled(agent: Agent, given: dict[str, Any]) -> str | None:
     """
     sampling = agent.sampling
     for name in ('her', 'recorded', 'compress', 'checkpoint_buffer'):
-        if given.get(name):
+        if given[name] is not None and given[name] is not False:
             return f'{name} needs the replay buffer in Python'
-    if given.get('update_every', 1) is None:
+    if given['update_every'] is None:
         return 'update_every=None counts no steps'
     if sampling.priorities is not None:
         return 'priorities are kept in Python'

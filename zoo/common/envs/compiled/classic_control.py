@@ -14,9 +14,8 @@ import gymnasium
 import numpy as np
 import tensorflow as tf
 
+from zoo.common.maths.distributions import GENERATOR
 from zoo.common.tools.errors import InvalidType, InvalidValue
-
-_GENERATOR = 'philox'
 
 
 class ClassicControl:
@@ -58,7 +57,7 @@ class ClassicControl:
 def uniform(seed: tf.Tensor, low: Any, high: Any) -> tf.Tensor:
     """Return float64 numbers between two bounds of one shape ``[n]``."""
     low, high = np.asarray(low, np.float64), np.asarray(high, np.float64)
-    return tf.random.stateless_uniform(low.shape, seed, low, high, tf.float64, alg=_GENERATOR)
+    return tf.random.stateless_uniform(low.shape, seed, low, high, tf.float64, alg=GENERATOR)
 
 
 def observed(*values: tf.Tensor) -> tf.Tensor:

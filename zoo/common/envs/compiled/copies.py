@@ -94,7 +94,7 @@ def where(copies: tf.Tensor, one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
 def _seeds(key: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
     """Return a seed for each copy, int32 ``[N, 2]``: a hash, because a seed counted up is another copy's next one.
 
-    The mixing steps are those of MurmurHash3 (Appleby 2011). They are cheaper than the generator that takes the seeds.
+    MurmurHash3 (Appleby 2011) has these mixing steps. They cost less than a draw from the generator.
     """
     words = tf.bitcast(key, tf.uint32) + tf.constant([0x9E3779B9, 0x85EBCA6B], tf.uint32)
     words = words ^ (tf.bitcast(drawn, tf.uint32)[:, None] * tf.constant([0xCC9E2D51, 0x1B873593], tf.uint32))

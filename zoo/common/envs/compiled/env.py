@@ -18,30 +18,24 @@ from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import InvalidValue
 
 #: Copies of functions by their number and time limit, so that nothing is compiled twice for equal shapes.
-_COPIES: weakref.WeakKeyDictionary[Any, dict[Any, Steps]] = weakref.WeakKeyDictionary()
+_COPIES: weakref.WeakKeyDictionary[Any, dict[Any, CompiledCopies]] = weakref.WeakKeyDictionary()
 
 
-class Steps:
-    """Copies with their compiled functions for a caller in Python.
-
-    Attributes:
-        copies: as pure functions.
-        calls: compiled functions that other parts made for these copies, by a key of theirs.
-    """
+class CompiledCopies:
+    """Copies with their compiled functions for a caller in Python; ``copies`` are the pure functions."""
 
     def __init__(self, functions: Functions, num_envs: int, limit: int | None) -> None:
         self.copies = Copies(functions, num_envs, limit)
-        self.calls: dict[Any, Any] = {}
         self.begin = XlaCall(self.copies.begin, f'the beginning of {name_of(functions)}')
         self.step = XlaCall(self.copies.step, f'a step of {name_of(functions)}')
         self.advance = XlaCall(self.copies.advance, f'a step of {name_of(functions)}')
 
 
-def steps_of(functions: Functions, num_envs: int, limit: int | None) -> Steps:
+def steps_of(functions: Functions, num_envs: int, limit: int | None) -> CompiledCopies:
     """Return the copies of an environment, the same ones for equal arguments."""
     made = _COPIES.setdefault(functions, {})
     if (num_envs, limit) not in made:
-        made[num_envs, limit] = Steps(functions, num_envs, limit)
+        made[num_envs, limit] = CompiledCopies(functions, num_envs, limit)
     return made[num_envs, limit]
 
 
@@ -58,7 +52,7 @@ class Compiled:
     is_compiled = True
 
     functions: Functions
-    steps: Steps
+    steps: CompiledCopies
     state: CopiesState | None
     np_random: np.random.Generator
 
@@ -85,7 +79,7 @@ class Compiled:
     def observation(self) -> spaces.Flat:
         """The flat observations to act on next, ``[N, …]``."""
         assert self.state is not None  # an environment is reset before it is stepped
-        return spaces.tree_map(lambda x: np.array(x), self.state.obs)
+        return spaces.tree_map(np.array, self.state.obs)
 
     def pictures(self) -> list[np.ndarray]:
         """Return a picture of each copy."""
@@ -177,9 +171,9 @@ class CompiledVectorEnv(Compiled, VectorEnv):
     def _ends(self, outcome: Outcome, ended: np.ndarray) -> dict[str, Any]:
         if not ended.any():
             return {}
-        final = np.full(self.num_envs, None, object)
+        final, last = np.full(self.num_envs, None, object), spaces.tree_map(np.array, outcome.next_obs)
         for i in np.flatnonzero(ended):
-            final[i] = self._shaped(spaces.tree_map(lambda x, i=i: x.numpy()[i], outcome.next_obs))
+            final[i] = self._shaped(spaces.tree_map(lambda x, i=i: x[i], last))
         return {'final_obs': final, '_final_obs': ended, 'final_info': {}, '_final_info': ended}
 
     def render(self) -> tuple[np.ndarray, ...]:

@@ -9,7 +9,7 @@ from zoo.common.envs.kinds import suites
 from zoo.common.tools.checks import is_integer
 from zoo.common.tools.errors import InvalidValue
 
-#: The length of an episode where nothing else is said: that of ``brax.envs.create`` and of Brax' own training.
+#: The length of an episode by default. ``brax.envs.create`` and Brax' own training have the same.
 EPISODE_LENGTH = 1000
 _BACKENDS = ('generalized', 'spring', 'positional', 'mjx')
 

@@ -135,7 +135,7 @@ def check_known(env_id: str, env_type: str, given: Iterable[str], known: Iterabl
 
 
 def arguments_of(made_by: Callable[..., Any]) -> list[str]:
-    """Return the names of the arguments of a class, those of its bases included where it hands them on."""
+    """Return the names of a class' arguments. Where it hands arguments on, its bases' names are included."""
     found: list[str] = []
     for cls in getattr(made_by, '__mro__', ()):
         if '__init__' not in vars(cls):
