@@ -117,7 +117,6 @@ def cheetah(kind: str) -> Callable[[Path], None]:
 def _cheetah_run() -> Any:
     """Return the run of the trained agent ``SAC/HalfCheetah-v5``, seed 0, trained first if it is missing."""
     import agents
-
     import zoo
 
     asked = agents.ROWS['SAC/HalfCheetah-v5']
