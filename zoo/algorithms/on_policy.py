@@ -22,7 +22,7 @@ from zoo.common.maths.normalize import RewardScale, RunningMoments
 from zoo.common.networks.network import Network
 from zoo.common.parameters import Gamma, NormalizeObs
 from zoo.common.records import Trajectories
-from zoo.common.schedules import value_at
+from zoo.common.schedules import tensor_at, value_at
 from zoo.common.tools.compilation import PackedCall
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least
@@ -72,6 +72,7 @@ class OnPolicy(Algorithm):
         self.is_recurrent = acting.state_size > 0
         self.rows_at_once = rows_at_once(sum(item.size for item in self.preprocess.features))
         self.reward_scale = RewardScale(self.gamma) if self.normalize_reward else None
+        self._told: set[str] = set()
 
     def sequence_steps(self, steps: int) -> int:
         """Return how many of the ``steps`` of an iteration a recurrent policy learns from in a row."""
@@ -212,6 +213,36 @@ class OnPolicy(Algorithm):
         """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         return self.iterate(rollout) if rollout.valid.any() else None  # every copy may only have been reset
 
+    def draws(self, valid: np.ndarray, **update_params: Any) -> tuple[np.ndarray, ...]:
+        """Draw what `improve` takes besides a rollout, for the parameters of `update`; ``valid`` is bool ``[T, N]``."""
+        return ()
+
+    @property
+    def improves_in_graph(self) -> bool:
+        """Whether an iteration may be traced into a call with the steps of a compiled environment.
+
+        It may where it is `draws` and then `improve`, without statistics in between, and where XLA compiles it anyway.
+        A subclass, or an object, with an ``update`` of its own is called in Python after every rollout.
+        """
+        cls = type(self)
+        own = cls.iterate is not OnPolicy.iterate or _class_with('update', cls) is not _class_with('draws', cls)
+        own = own or 'update' in vars(self)
+        return not own and self.fused.xla and self.reward_scale is None and not self.statistics
+
+    def traced_iteration(self, rollout: Trajectories, progress: tf.Tensor, *arrays: tf.Tensor) -> tf.Tensor:
+        """Make an iteration inside a compiled function; return the metrics in the order of ``metric_names``.
+
+        Args:
+            rollout: fields ``[T, N, …]``.
+            progress: of the training, float32 ``[]``.
+            arrays: from `draws`.
+        """
+        self.announce(*self.largest_pass(tuple(rollout.valid.shape), *arrays))
+        self.trace_progress(progress)
+        given = {name: getattr(self, name) for name in self.scheduled}
+        now = {name: tensor_at(x, progress) for name, x in given.items() if x is not None}
+        return self.improve(rollout, now, *arrays)
+
     def iterate(self, rollout: Trajectories, *arrays: Any, fresh: Trajectories | None = None) -> dict[str, float]:
         """Prepare an iteration, make it in one compiled call, and take the rollout into the statistics; return metrics.
 
@@ -265,16 +296,16 @@ class OnPolicy(Algorithm):
             steps, copies = valid.shape
             length = self.sequence_steps(steps)
             valid = np.ones(-(-steps // length) * copies, bool)
-            if batch_size < length and not self.fused.traces:
-                log.warning(
+            if batch_size < length:
+                self._warn_once(
                     'batch_size is %d, but a sequence has %d steps: one sequence in each gradient step.',
                     batch_size,
                     length,
                 )
             batch_size = max(1, min(batch_size // length, valid.size))
         size = min(batch_size, valid.size)
-        if size < batch_size and not self.fused.traces:
-            log.warning(
+        if size < batch_size:
+            self._warn_once(
                 'batch_size is %d, but an iteration has %d transitions: one minibatch of these.', batch_size, size
             )
         rows = np.flatnonzero(valid)
@@ -283,6 +314,11 @@ class OnPolicy(Algorithm):
             epoch[:] = np.resize(self.rng.permutation(rows), epoch.size)
         return found.reshape(-1, size)
 
+    def _warn_once(self, message: str, *values: Any) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            log.warning(message, *values)
+
     def moments(self) -> dict[str, RunningMoments]:
         scale = {} if self.reward_scale is None else {'reward': self.reward_scale.moments}
         return super().moments() | scale
@@ -290,6 +326,11 @@ class OnPolicy(Algorithm):
     def episodes_restarted(self, copies: slice | None = None) -> None:
         if self.reward_scale is not None:
             self.reward_scale.reset(copies)
+
+
+def _class_with(name: str, cls: type) -> type:
+    """Return the class that an attribute comes from."""
+    return next(base for base in cls.__mro__ if name in vars(base))
 
 
 def flattened(structure: Any) -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, NormalizeAdvantage, Samples, mean_of, normalized
@@ -189,6 +190,12 @@ class PPO(ActorCritic):
             self.adapt_penalty(samples)
         return metrics
 
+    def draws(self, valid: np.ndarray, epochs: int, batch_size: int) -> tuple[np.ndarray]:  # type: ignore[override]
+        """Draw the minibatches of an iteration, int32 ``[minibatches, batch_size]``."""
+        if valid.size < 2:
+            raise InvalidValue('an iteration of one transition has no advantages to compare: give a larger horizon.')
+        return (self.minibatches(valid, epochs, batch_size),)
+
     def update(
         self,
         rollout: Trajectories,
@@ -204,6 +211,4 @@ class PPO(ActorCritic):
         """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         if not rollout.valid.any():  # every copy was only reset
             return None
-        if rollout.valid.size < 2:
-            raise InvalidValue('an iteration of one transition has no advantages to compare: give a larger horizon.')
-        return self.iterate(rollout, self.minibatches(rollout.valid, epochs, batch_size))
+        return self.iterate(rollout, *self.draws(rollout.valid, epochs, batch_size))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.on_policy import OnPolicy, RolloutSequenceLength, Sequences, flattened
@@ -147,6 +148,10 @@ class PQN(OnPolicy):
         _, metrics = tf.while_loop(lambda i, _: i < batches.shape[0], minibatch, start, parallel_iterations=1)
         return metrics
 
+    def draws(self, valid: np.ndarray, epochs: int, batch_size: int) -> tuple[np.ndarray]:  # type: ignore[override]
+        """Draw the minibatches of an iteration, int32 ``[minibatches, batch_size]``."""
+        return (self.minibatches(valid, epochs, batch_size),)
+
     def update(
         self,
         rollout: Trajectories,
@@ -162,4 +167,4 @@ class PQN(OnPolicy):
         """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         if not rollout.valid.any():  # every copy was only reset
             return None
-        return self.iterate(rollout, self.minibatches(rollout.valid, epochs, batch_size))
+        return self.iterate(rollout, *self.draws(rollout.valid, epochs, batch_size))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from zoo.algorithms.actor_critic import ActorCritic, Samples, mean_of, normalized
@@ -192,6 +193,10 @@ class TRPO(ActorCritic):
             value = self.fit_critic(samples, batches)
         return self.stack_metrics(metrics | {'value': value})
 
+    def draws(self, valid: np.ndarray, critic_epochs: int, batch_size: int) -> tuple[np.ndarray]:  # type: ignore[override]
+        """Draw the critic's minibatches of an iteration, int32 ``[minibatches, batch_size]``."""
+        return (self.minibatches(valid, critic_epochs, batch_size),)
+
     def update(
         self,
         rollout: Trajectories,
@@ -204,7 +209,7 @@ class TRPO(ActorCritic):
         """Make one iteration on a rollout of the current policy, with fields ``[T, N, …]``."""
         if not rollout.valid.any():  # every copy was only reset
             return None
-        return self.iterate(rollout, self.minibatches(rollout.valid, critic_epochs, batch_size))
+        return self.iterate(rollout, *self.draws(rollout.valid, critic_epochs, batch_size))
 
 
 def conjugate_gradient(

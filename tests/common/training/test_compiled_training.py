@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,66 @@ def test_an_update_is_that_of_an_ordinary_environment():
     twin.rng.integers(2**31, size=2)  # the seed of the rollout
     twin.update(rollout, epochs=2, batch_size=12)
     np.testing.assert_allclose(weights(agent), weights(twin), atol=1e-6)
+
+
+RECURRENT = {'net_list': [{'hidden': [8], 'recurrent': 'gru', 'recurrent_units': 8, 'seed': 0}, 'actor']}
+
+
+@pytest.mark.full(but='A2C-params0-learn0')
+@pytest.mark.parametrize(
+    ('name', 'params', 'learn'),
+    [
+        ('A2C', {}, {'horizon': 5}),
+        ('VPG', {'optimizers_list': [{'name': 'Adam', 'learning_rate': zoo.Linear(1e-2, 0.0)}]}, {'horizon': 12}),
+        ('PPO', {'clip_range': zoo.Linear(0.3, 0.0)}, {'horizon': 16, 'epochs': 2, 'batch_size': 12}),
+        ('PPO', RECURRENT, {'horizon': 16, 'epochs': 2, 'batch_size': 16}),
+        ('TRPO', {}, {'horizon': 16, 'batch_size': 12}),
+        ('PQN', {}, {'horizon': 16, 'batch_size': 12}),
+    ],
+)
+def test_iterations_in_one_call_are_those_one_by_one(name, params, learn):
+    found = []
+    for one_by_one in (False, True):
+        agent, env = made(name, 3, pure.Choices(), **params)
+        if one_by_one:  # an update of one's own is called after each rollout
+            agent.update = functools.partial(type(agent).update, agent)
+        result = agent.learn(env, 'train', train_steps=480, **learn, **QUIET)
+        assert [len(key) > 3 for key in agent.calls] == [not one_by_one]
+        found.append((weights(agent), result, agent.rng.integers(2**31)))
+    (left, together, drawn), (right, apart, drawn_too) = found
+    np.testing.assert_allclose(left, right, atol=1e-5)
+    assert together.returns == apart.returns and together.episode_steps == apart.episode_steps and drawn == drawn_too
+    assert together.losses == pytest.approx(apart.losses, rel=1e-3, abs=1e-4)
+
+
+def test_an_update_of_ones_own_is_called():
+    calls = []
+
+    class Mine(algorithms.A2C):
+        def update(self, rollout):
+            calls.append(rollout.reward.shape)
+            return super().update(rollout)
+
+    env = zoo.build_env(pure.Line(), 'compiled', nenv=3)
+    agent = Mine(env.single_observation_space, env.single_action_space)
+    assert not agent.improves_in_graph
+    agent.learn(env, 'train', train_steps=60, horizon=5, **QUIET)
+    assert calls == [(5, 3)] * 4
+
+
+@pytest.mark.full
+def test_callbacks_on_policy_are_called_where_they_are_due():
+    agent, env = made('A2C', 2)
+    seen = []
+
+    class Every:
+        every = 50
+
+        def __call__(self, training: Any) -> None:
+            seen.append((training.steps, float(weights(training.agent).sum())))
+
+    agent.learn(env, 'train', train_steps=200, horizon=5, callbacks=[Every()], **QUIET)
+    assert [steps for steps, _ in seen] == [50, 100, 150, 200] and len({total for _, total in seen}) == 4
 
 
 @pytest.mark.parametrize(
@@ -184,6 +245,10 @@ def test_nan():
             state, obs, reward, *rest = super().step(state, action, seed)
             return state, obs, tf.where(state[0] > 0.5, float('nan'), reward), *rest
 
+    agent, env = made('A2C', 2, Bad())
+    with pytest.raises(NotFinite, match=r'step \d+: Bad gave an observation or a reward that is NaN'):
+        agent.learn(env, 'train', train_steps=2000, horizon=5, **QUIET)
+    assert np.isfinite(weights(agent)).all()  # what was learned before is not spoiled
     agent, env = made('SAC', 2, Bad())
     with pytest.raises(NotFinite, match=r'step \d+: Bad gave an observation or a reward that is NaN'):
         agent.learn(env, 'train', train_steps=200, explore_steps=20, batch_size=8, buffer_size=100, **QUIET)

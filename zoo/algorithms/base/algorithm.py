@@ -6,6 +6,7 @@ networks and optimizers; ``learning``, ``playing`` and ``saving`` do what ``lear
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -487,7 +488,11 @@ class Algorithm(Parameterized):
 
     def network_weights(self) -> dict[str, np.ndarray]:
         """Return the weights of all networks, and what else optimizers move: what :meth:`set_network_weights` takes."""
-        return {name: variable.numpy() for name, variable in saving.weights(self).items()}
+        return self._read_weights()
+
+    @functools.cached_property
+    def _read_weights(self) -> Callable[[], dict[str, np.ndarray]]:
+        return saving.reading(self)
 
     def set_network_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Act and learn with these `network_weights` from now on."""

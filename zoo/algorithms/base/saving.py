@@ -19,7 +19,7 @@ from zoo.common.networks import copies, fingerprints
 from zoo.common.networks.network import unannounced
 from zoo.common.networks.spec import SPEC_DEFAULTS
 from zoo.common.schedules import schedule_from_json, schedule_to_json
-from zoo.common.tools import keras_private, seeding
+from zoo.common.tools import keras_private, seeding, tensorflow_private
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.training import checkpoint, hub
 from zoo.common.training.agent import COUNTERS, Agent
@@ -99,6 +99,14 @@ def weights(agent: Agent) -> dict[str, tf.Variable]:
         if (name.startswith('network/') and '/random/' not in name and variable.dtype.is_floating)
         or id(variable) in moved
     }
+
+
+def reading(agent: Agent) -> Callable[[], dict[str, np.ndarray]]:
+    """Give a function that reads all `weights` in one call: reading each by itself costs some 100 µs."""
+    found = weights(agent)
+    read = tf.function(lambda: [variable.read_value() for variable in found.values()], autograph=False)
+    call = tensorflow_private.calling_many(read.get_concrete_function())
+    return lambda: {name: value.numpy() for name, value in zip(found, call([]), strict=True)}
 
 
 def set_weights(agent: Agent, given: Mapping[str, np.ndarray]) -> None:

@@ -161,6 +161,11 @@ class Updating:
         """
         return {}
 
+    @property
+    def improves_in_graph(self) -> bool:
+        """Whether iterations on rollouts may be traced into a call with the steps of a compiled environment."""
+        return False
+
     def traced_update(self, batch: Batch, number: tf.Tensor) -> tf.Tensor:
         """Make one update inside a compiled function, on a batch with fields ``[B, …]``; return its metrics.
 

@@ -85,6 +85,13 @@ def shape_of_step(copies: Copies, behavior: Behavior, now: PlayState) -> Taken:
     return tf.function(one, autograph=False).get_concrete_function(given).structured_outputs
 
 
+def finite(steps: Transition, lead: int) -> tf.Tensor:
+    """Return whether all that an environment gave is finite, bool with the first ``lead`` axes of the fields."""
+    parts = [x for field in (steps.reward, steps.next_obs) for _, x in spaces.tree_items(field) if x.dtype.is_floating]
+    found = [tf.reduce_all(tf.math.is_finite(x), list(range(lead, len(x.shape)))) for x in parts]
+    return tf.reduce_all(found, 0)
+
+
 class Ends:
     """The episodes of copies whose steps come in pieces.
 

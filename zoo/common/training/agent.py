@@ -228,6 +228,10 @@ class Agent(Learns, Protocol):
     saved_buffer: Mapping[str, np.ndarray] | None
     is_training: bool
 
+    @property
+    def improves_in_graph(self) -> bool:
+        """Whether iterations may be compiled together with an environment (:mod:`.compiled_on_policy`)."""
+
     # How it was declared
 
     @classmethod

@@ -13,9 +13,13 @@ from zoo.common.envs.compiled.env import Compiled
 from zoo.common.records import Trajectories, Transition
 from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, check_finite, take_steps
 from zoo.common.tools.compilation import XlaCall
+from zoo.common.tools.errors import NotFinite
 from zoo.common.training.agent import Learns
 from zoo.common.training.collection import Collection
 from zoo.common.training.experience import StepCounter
+
+#: The most steps of each copy in one call. Ctrl-C waits for its end.
+CALL_STEPS = 256
 
 
 class CompiledCollection(Collection):
@@ -40,6 +44,11 @@ class CompiledCollection(Collection):
         assert self.env.state is not None  # `restart` comes first
         return PlayState(self.env.state, () if state is None else state)
 
+    @property
+    def begins(self) -> np.ndarray:
+        """Where an episode begins with the next step, bool ``[N]``."""
+        return self._ends.lengths == 0
+
     def went_on(self, now: PlayState) -> None:
         """Take note of where environment and policy are now."""
         self.env.state = now.copies
@@ -53,7 +62,7 @@ class CompiledCollection(Collection):
             (copies, behavior, horizon),
             lambda now, seed, progress: take_steps(copies, behavior, now, horizon, seed, progress),
         )
-        begun = self._ends.lengths == 0
+        begun = self.begins
         now, found = call(self.now, self.draw_call_seed(), np.float32(agent.progress))
         self.went_on(now)
         steps: Transition
@@ -77,6 +86,13 @@ class CompiledCollection(Collection):
     def draw_call_seed(self) -> np.ndarray:
         """Draw the seed of a call from the agent's own stream, int32 ``[2]``."""
         return self.agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
+
+    def refuse_not_finite(self, steps: int) -> None:
+        """Say that what the environment gave is not finite, in a call's step with so many before it in each copy."""
+        raise NotFinite(
+            f'step {self.collector.steps + (steps + 1) * self.num_envs}: {self.name} gave an observation or a reward '
+            'that is NaN or infinite: mend its step().'
+        )
 
     def report(self, training: StepCounter, reward: np.ndarray, done: np.ndarray) -> None:
         """Count steps with these rewards, float32 ``[T, N]``; ``done``, bool ``[T, N]``, says where episodes ended."""

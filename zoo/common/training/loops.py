@@ -34,12 +34,25 @@ def _on_policy(
 ) -> None:
     """Collect ``horizon`` steps of every copy, update on them with the other parameters, and drop them."""
     agent = training.agent
+    if isinstance(experience, Collection) and experience.is_compiled and agent.improves_in_graph:
+        return _on_policy_compiled(training, experience, horizon, update_params)
     while not training.done:
         agent.progress = training.progress
         rollout = experience.rollout(training, horizon)
         # All learners update or none, since each waits for the gradients of the others.
         learns = experience.least(bool(rollout.valid.any()))
         training.updated(agent.update(rollout, **update_params) if learns else None)
+
+
+def _on_policy_compiled(
+    training: Training, experience: Collection, horizon: int, update_params: dict[str, Any]
+) -> None:
+    """Do the same in an environment that is compiled together with the updates."""
+    from zoo.common.training.compiled_collection import CompiledCollection
+    from zoo.common.training.compiled_on_policy import learn_compiled
+
+    assert isinstance(experience, CompiledCollection)
+    learn_compiled(training, experience, horizon, update_params)
 
 
 def _streamed(
@@ -192,7 +205,7 @@ def _off_policy_compiled(
 ) -> None:
     """Do the same in an environment that is compiled together with the updates."""
     from zoo.common.training.compiled_collection import CompiledCollection
-    from zoo.common.training.compiled_loop import learn_compiled
+    from zoo.common.training.compiled_off_policy import learn_compiled
 
     agent = training.agent
     assert isinstance(experience, CompiledCollection)

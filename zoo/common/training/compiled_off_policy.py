@@ -8,20 +8,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.envs.compiled.copies import Copies
 from zoo.common.maths.distributions import split_seed
 from zoo.common.records import Transition
 from zoo.common.replay.tensor_ring import TensorRing
-from zoo.common.rollouts.compiled_rollouts import PlayState, take_step
-from zoo.common.tools.errors import NotFinite
-from zoo.common.training.compiled_collection import CompiledCollection
+from zoo.common.rollouts.compiled_rollouts import PlayState, finite, take_step
+from zoo.common.training.compiled_collection import CALL_STEPS, CompiledCollection
 from zoo.common.training.training import Training
-
-#: The most steps of each copy in one call. Ctrl-C waits for its end.
-_STEPS = 256
-
 
 def learn_compiled(
     training: Training,
@@ -48,7 +42,7 @@ def learn_compiled(
     call = experience.compiled(static, _call_of(agent, *static))
     while not training.done:
         agent.progress = training.progress
-        count = min(_STEPS, -(-training.steps_to_next // copies.num_envs))
+        count = min(CALL_STEPS, -(-training.steps_to_next // copies.num_envs))
         explored = explore_steps if agent.data_steps else agent.steps  # a policy from a dataset explores by itself
         numbers = [count, ring.written, training.steps, explored, agent.updates]
         numbers += [training.train_steps, needed, explore_steps]
@@ -57,10 +51,7 @@ def learn_compiled(
         experience.went_on(now)
         ring.written += count
         if int(bad) < count:
-            raise NotFinite(
-                f'step {training.steps + (int(bad) + 1) * copies.num_envs}: {experience.name} gave an observation or a '
-                'reward that is NaN or infinite: mend its step().'
-            )
+            experience.refuse_not_finite(int(bad))
         experience.report(training, np.array(reward)[:count], np.array(done)[:count])
         made = int(made)
         agent.updates += made
@@ -78,8 +69,8 @@ def _call_of(
 
     def run(now: PlayState, numbers: tf.Tensor, seed: tf.Tensor) -> Any:
         count, written, steps, explored, updated, train_steps, needed, explore_steps = tf.unstack(numbers)
-        rewards = tf.TensorArray(tf.float32, _STEPS, element_shape=[num_envs])
-        dones = tf.TensorArray(tf.bool, _STEPS, element_shape=[num_envs])
+        rewards = tf.TensorArray(tf.float32, CALL_STEPS, element_shape=[num_envs])
+        dones = tf.TensorArray(tf.bool, CALL_STEPS, element_shape=[num_envs])
 
         def one_step(t: tf.Tensor, now: PlayState, tensors: Transition, seed: tf.Tensor, *rest: Any) -> Any:
             made, bad, metrics, rewards, dones = rest
@@ -103,7 +94,7 @@ def _call_of(
             _, _, metrics = tf.while_loop(
                 lambda i, *_: i < due, one_update, (tf.constant(0), of_draws, metrics), parallel_iterations=1
             )
-            bad = tf.where(tf.logical_or(bad <= t, _finite(transition.reward, transition.next_obs)), bad, t)
+            bad = tf.where(tf.logical_or(bad <= t, finite(transition, 0)), bad, t)
             done = tf.logical_or(transition.terminated, transition.truncated)
             rewards, dones = rewards.write(t, transition.reward), dones.write(t, done)
             return t + 1, now, tensors, following, made + due, bad, metrics, rewards, dones
@@ -117,8 +108,3 @@ def _call_of(
 
     return run
 
-
-def _finite(*fields: Any) -> tf.Tensor:
-    """Return whether every number is finite, bool ``[]``."""
-    parts = [x for field in fields for _, x in spaces.tree_items(field) if x.dtype.is_floating]
-    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(x)) for x in parts])
