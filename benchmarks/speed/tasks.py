@@ -219,7 +219,7 @@ TASKS |= {
         learning_rate=7e-4,
         n_steps=5,
         piece=8_000,
-        libraries=('zoo', 'sb3'),
+        libraries=('zoo', 'zoo-compiled', 'sb3'),
         bars={'sb3': 4},
     ),
     'ppo-lstm': dataclasses.replace(

@@ -17,6 +17,7 @@ from zoo.common.rollouts.compiled_rollouts import PlayState, finite, take_step
 from zoo.common.training.compiled_collection import CALL_STEPS, CompiledCollection
 from zoo.common.training.training import Training
 
+
 def learn_compiled(
     training: Training,
     experience: CompiledCollection,
@@ -107,4 +108,3 @@ def _call_of(
         return now, rewards.stack(), dones.stack(), made, bad, result
 
     return run
-
