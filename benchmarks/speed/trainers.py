@@ -1,8 +1,9 @@
 """How each library trains a task of ``tasks.py``: zoo, Stable-Baselines3 with sb3-contrib, SBX and rejax.
 
 Networks, batch sizes, copies of the environment, numbers of updates and random first steps are the same; everything
-else is each library's default. Evaluation, checkpoints and logs are off. Learning rates stay where they begin. DQN
-explores with the probability at which its schedule ends, TD3 with noise of 0.1, so that every piece is the same work.
+else is each library's default. Evaluation, checkpoints and logs are off. So is zoo's mean of the weights: its 200
+samples take little of a training, and much of a short piece. Learning rates stay where they begin. DQN explores with
+the probability at which its schedule ends, TD3 with noise of 0.1, so that every piece is the same work.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def zoo_trainer(library: str, task: Task) -> Train:
     from zoo.common.rollouts.collector import Collector
 
     if task.learns:
-        learn = zoo_arguments(task)[1] | {'seed': None, 'verbose': 0, 'run_dir': False}
+        learn = zoo_arguments(task)[1] | {'seed': None, 'verbose': 0, 'run_dir': False, 'average_window': 0.0}
         return lambda n: agent.learn(env, 'train', train_steps=n, **learn)
     collector = Collector(env, agent.action_adaptor)
     collector.reset(0)
@@ -177,20 +178,29 @@ def rejax_trainer(library: str, task: Task) -> Train:
     import jax
     import rejax
 
-    algo = (
-        getattr(rejax, task.alg)
-        .create(
-            env=task.env,
-            num_envs=task.nenv,
-            num_steps=task.n_steps,
-            num_epochs=task.n_epochs,
-            num_minibatches=task.nenv * task.n_steps // task.batch_size,
-            learning_rate=task.learning_rate,
-            agent_kwargs={'activation': 'tanh', 'hidden_layer_sizes': task.net_arch},
-            skip_initial_evaluation=True,
-        )
-        .replace(eval_callback=lambda *_: ())
-    )
+    given: dict[str, Any]
+    if task.alg in ON_POLICY:
+        given = {
+            'num_steps': task.n_steps,
+            'num_epochs': task.n_epochs,
+            'num_minibatches': task.nenv * task.n_steps // task.batch_size,
+            'agent_kwargs': {'activation': 'tanh', 'hidden_layer_sizes': task.net_arch},
+        }
+    else:
+        assert task.train_freq == task.gradient_steps and task.net_arch == (64, 64)  # DQN and TD3 have these alone
+        given = {
+            'buffer_size': task.buffer_size,
+            'fill_buffer': task.learning_starts,
+            'batch_size': task.batch_size,
+            'num_epochs': task.nenv,
+        }
+        parts = ('actor_kwargs', 'critic_kwargs') if task.alg == 'TD3' else ('agent_kwargs',)
+        given |= {part: {'activation': 'relu'} for part in parts}
+        if task.alg == 'DQN':
+            given |= {'ddqn': task.double_q}
+    given |= {'env': task.env, 'num_envs': task.nenv, 'learning_rate': task.learning_rate}
+    algo = getattr(rejax, task.alg).create(**given, skip_initial_evaluation=True)
+    algo = algo.replace(eval_callback=lambda *_: ())
     state = [algo.init_state(jax.random.PRNGKey(0))]
 
     @functools.cache
