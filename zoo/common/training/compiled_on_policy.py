@@ -42,8 +42,11 @@ def learn_compiled(training: Training, experience: CompiledCollection, horizon: 
         if call is None:
             key = copies, agent.behavior, most, horizon, *(array.shape for array in drawn)
             call = experience.compiled(key, _call_of(agent, copies, agent.behavior, most, horizon))
-        numbers = np.array([count, training.steps, training.train_steps], np.int32)
-        now, reward, done, metrics, sound, packed = call(experience.now, experience.begins, numbers, seeds, drawn)
+        begun = training.steps + rows * np.arange(most)
+        progress = np.minimum(1.0, begun / training.train_steps).astype(np.float32)
+        now, reward, done, metrics, sound, packed = call(
+            experience.now, experience.begins, np.int32(count), progress, seeds, drawn
+        )
         experience.went_on(now)
         if int(sound) < count * horizon:
             experience.refuse_not_finite(int(sound))
@@ -64,8 +67,9 @@ def _call_of(agent: Any, copies: Copies, behavior: Behavior, most: int, horizon:
     """Return the function that is compiled: up to ``most`` iterations."""
     shape = [horizon, copies.num_envs]
 
-    def run(now: PlayState, begins: tf.Tensor, numbers: tf.Tensor, seeds: tf.Tensor, drawn: Any) -> Any:
-        count, steps, train_steps = tf.unstack(numbers)
+    def run(
+        now: PlayState, begins: tf.Tensor, count: tf.Tensor, progress: tf.Tensor, seeds: tf.Tensor, drawn: Any
+    ) -> Any:
         stored = [
             tf.TensorArray(tf.float32, most, element_shape=shape),
             tf.TensorArray(tf.bool, most, element_shape=shape),
@@ -73,16 +77,14 @@ def _call_of(agent: Any, copies: Copies, behavior: Behavior, most: int, horizon:
         ]
 
         def iteration(k: tf.Tensor, now: PlayState, begins: tf.Tensor, sound: tf.Tensor, stored: Any) -> Any:
-            before = steps + k * shape[0] * shape[1]
-            progress = tf.minimum(1.0, tf.cast(before, tf.float32) / tf.cast(train_steps, tf.float32))
-            now, (taken, memory, params) = take_steps(copies, behavior, now, horizon, seeds[k], progress)
+            now, (taken, memory, params) = take_steps(copies, behavior, now, horizon, seeds[k], progress[k])
             done = tf.logical_or(taken.terminated, taken.truncated)
             rollout = _trajectories(behavior, taken, memory, params, begins, done)
             arrays = tf.nest.map_structure(lambda x: x[k], drawn)
             good = tf.reduce_sum(tf.math.cumprod(tf.cast(finite(taken, 1), tf.int32)))  # steps before a wrong one
             metrics = tf.cond(  # what is not finite would spoil the weights
                 good == horizon,
-                lambda: agent.traced_iteration(rollout, progress, *arrays),
+                lambda: agent.traced_iteration(rollout, progress[k], *arrays),
                 lambda: tf.zeros([len(agent.metric_names)]),
             )
             stored = [array.write(k, x) for array, x in zip(stored, (taken.reward, done, metrics), strict=True)]
