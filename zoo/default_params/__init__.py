@@ -190,10 +190,11 @@ def defaults_in(
     special, special_optimizers = merged.pop('networks', {}), merged.pop('optimizers', {})
     if dtype is not None:
         network['dtype'] = dtype
-    if network.get('normalize') is not None:
-        from zoo.common.networks.spec import check_normalize
+    for entry in (network, *special.values()):
+        if entry.get('normalize') is not None:
+            from zoo.common.networks.spec import check_normalize
 
-        check_normalize(network['normalize'], layers, f'call_default_params: {alg}')
+            check_normalize(entry['normalize'], layers, f'call_default_params: {alg}')
     found = features(observation_space)
     images = any(item.kind == 'image' for item in found)
     if images:

@@ -74,6 +74,8 @@ TUNED: dict[str, dict[str, Any]] = {
         'sde_sample_freq': 32,
         'log_std_init': -3.67,
         'network': {'hidden': [64, 64]},
+        # A recurrent policy has no such noise.
+        'recurrent': {'log_std_init': -3.0, 'explore_steps': 1000},
     },
     'LunarLanderContinuous-v3': {
         'train_steps': 500_000,
