@@ -293,9 +293,8 @@ TASKS['ppo-64'] = dataclasses.replace(
     bars={},
 )
 #: Off policy: steps, replay buffer and updates in one call.
-for _name in ('sac', 'dqn'):
-    TASKS[_name] = dataclasses.replace(TASKS[_name], libraries=(*TASKS[_name].libraries, 'zoo-compiled'))
-TASKS['dqn'] = dataclasses.replace(TASKS['dqn'], libraries=(*TASKS['dqn'].libraries, 'rejax'))
+for _name, _more in (('sac', ('zoo-compiled',)), ('dqn', ('zoo-compiled', 'rejax'))):
+    TASKS[_name] = dataclasses.replace(TASKS[_name], libraries=TASKS[_name].libraries + _more)
 #: rejax's TD3 has layers of 64 units alone.
 for _name, _alg in (('sac-64', 'SAC'), ('td3-64', 'TD3')):
     TASKS[_name] = dataclasses.replace(

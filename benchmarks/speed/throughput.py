@@ -14,10 +14,10 @@ piece of training each, so that a drift of the machine's speed meets all of them
 median over rounds of the ratio of two pieces of one round.
 
 ``zoo-bf16`` is zoo with ``dtype='mixed_bfloat16'``: the products of its networks are in bfloat16. ``zoo-compiled`` is
-zoo with ``vectorized='compiled'``. ``rejax`` trains in
-environments written in JAX (gymnax), which are compiled together with the updates: the mark that compiled environments
-set. One piece of it is one compiled call without evaluation: the first one is skipped, and the callback after the last
-step does nothing. Its PPO updates actor and critic by an optimizer each, and clips no gradient's norm.
+zoo with ``vectorized='compiled'``. ``rejax`` trains in environments written in JAX (gymnax), which are
+compiled together with the updates: the mark that compiled environments set. One piece of it is one compiled call
+without evaluation: the first one is skipped, and the callback after the last step does nothing. Its PPO updates actor
+and critic by an optimizer each, and clips no gradient's norm.
 """
 
 from __future__ import annotations

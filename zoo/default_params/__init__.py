@@ -190,11 +190,6 @@ def defaults_in(
     special, special_optimizers = merged.pop('networks', {}), merged.pop('optimizers', {})
     if dtype is not None:
         network['dtype'] = dtype
-    for entry in (network, *special.values()):
-        if entry.get('normalize') is not None:
-            from zoo.common.networks.spec import check_normalize
-
-            check_normalize(entry['normalize'], layers, f'call_default_params: {alg}')
     found = features(observation_space)
     images = any(item.kind == 'image' for item in found)
     if images:
@@ -202,6 +197,10 @@ def defaults_in(
         special = {name: {k: x for k, x in entry.items() if k == 'recurrent'} for name, entry in special.items()}
         if 'buffer_size' in merged:
             merged['buffer_size'] = min(merged['buffer_size'], _IMAGE_BUFFER)
+    if kinds := [entry['normalize'] for entry in (network, *special.values()) if entry.get('normalize')]:
+        from zoo.common.networks.spec import check_normalize
+
+        check_normalize(kinds[0], layers, f'call_default_params: {alg}')
     if not any(item.normalize for item in features(observation_space, True)):
         merged.pop('normalize_obs', None)
     merged.pop('nenv', None)

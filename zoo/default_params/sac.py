@@ -60,7 +60,7 @@ TUNED: dict[str, dict[str, Any]] = {
         'buffer_size': 20_000,
         'optimizer': {'learning_rate': 1e-3},
     },
-    # The source's. Noise that stays for 32 steps reaches the goal; noise drawn anew at every step did not (seed 0).
+    # The source's: noise that stays for 32 steps reaches a goal that is rarely met.
     'MountainCarContinuous-v0': {
         'train_steps': 50_000,
         'batch_size': 512,

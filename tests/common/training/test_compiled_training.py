@@ -28,6 +28,16 @@ def made(name: str, nenv: int, functions: Any = None, **params: Any) -> tuple[An
     return cls(getattr(env, space), getattr(env, actions), **params), env
 
 
+class Every:
+    """A callback that is due after so many steps."""
+
+    def __init__(self, every: int, note: Any) -> None:
+        self.every, self.note = every, note
+
+    def __call__(self, training: Any) -> None:
+        self.note(training)
+
+
 def weights(agent: Any) -> np.ndarray:
     return np.concatenate([v.numpy().ravel() for v in agent.trainable_variables])
 
@@ -117,13 +127,8 @@ def test_callbacks_on_policy_are_called_where_they_are_due():
     agent, env = made('A2C', 2)
     seen = []
 
-    class Every:
-        every = 50
-
-        def __call__(self, training: Any) -> None:
-            seen.append((training.steps, float(weights(training.agent).sum())))
-
-    agent.learn(env, 'train', train_steps=200, horizon=5, callbacks=[Every()], **QUIET)
+    note = Every(50, lambda training: seen.append((training.steps, float(weights(training.agent).sum()))))
+    agent.learn(env, 'train', train_steps=200, horizon=5, callbacks=[note], **QUIET)
     assert [steps for steps, _ in seen] == [50, 100, 150, 200] and len({total for _, total in seen}) == 4
 
 
@@ -193,14 +198,9 @@ def test_callbacks_are_called_where_they_are_due():
     agent, env = made('DQN', 2)
     seen = []
 
-    class Every:
-        every = 30
-
-        def __call__(self, training: Any) -> None:
-            seen.append(training.steps)
-
+    note = Every(30, lambda training: seen.append(training.steps))
     agent.learn(
-        env, 'train', train_steps=100, explore_steps=10, batch_size=8, buffer_size=50, callbacks=[Every()], **QUIET
+        env, 'train', train_steps=100, explore_steps=10, batch_size=8, buffer_size=50, callbacks=[note], **QUIET
     )
     assert seen == [30, 60, 90, 100]
 

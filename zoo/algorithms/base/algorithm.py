@@ -6,7 +6,6 @@ networks and optimizers; ``learning``, ``playing`` and ``saving`` do what ``lear
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -485,18 +484,6 @@ class Algorithm(Parameterized):
     def blueprint(self) -> tuple[type[Algorithm], dict[str, Any]]:
         """Return class and arguments of an agent like this one with new weights; they pickle if its networks do."""
         return saving.blueprint(self)
-
-    def network_weights(self) -> dict[str, np.ndarray]:
-        """Return the weights of all networks, and what else optimizers move: what :meth:`set_network_weights` takes."""
-        return self._read_weights()
-
-    @functools.cached_property
-    def _read_weights(self) -> Callable[[], dict[str, np.ndarray]]:
-        return saving.reading(self)
-
-    def set_network_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Act and learn with these `network_weights` from now on."""
-        saving.set_weights(self, weights)
 
     def state(self) -> dict[str, np.ndarray]:
         """Return every weight, optimizer state, statistic and counter: what :meth:`restore_state` takes."""

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gymnasium.spaces import Space
 
+from zoo.algorithms.base import saving
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.acting.forward import Forward
@@ -28,6 +29,7 @@ from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling
 from zoo.common.tools.compilation import PackedCall, XlaCall, prefers_xla
 from zoo.common.tools.errors import InvalidValue
+from zoo.common.training.agent import Agent
 
 log = logging.getLogger('zoo')
 
@@ -207,6 +209,18 @@ class Updating:
         size = update_bytes(self.networks.values(), rows, passes, forward)
         if size > ANNOUNCE_BYTES:
             log.warning('Updates on %d observations at a time take up to %.2f GB of memory besides.', rows, size / 1e9)
+
+    def network_weights(self) -> dict[str, np.ndarray]:
+        """Return the weights of all networks, and what else optimizers move: what :meth:`set_network_weights` takes."""
+        return self._read_weights()
+
+    @functools.cached_property
+    def _read_weights(self) -> Callable[[], dict[str, np.ndarray]]:
+        return saving.reading(cast(Agent, self))
+
+    def set_network_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Act and learn with these `network_weights` from now on."""
+        saving.set_weights(cast(Agent, self), weights)
 
     def weights_are_finite(self) -> bool:
         """Return whether every weight that an optimizer moves is a finite number."""

@@ -11,7 +11,7 @@ from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.envs.compiled.copies import Copies, CopiesState
 from zoo.common.maths.distributions import split_seed
-from zoo.common.records import Episode, Transition
+from zoo.common.records import Episode, Trajectories, Transition
 from zoo.common.tools.errors import NotFinite
 
 
@@ -73,6 +73,13 @@ def take_steps(
     _, now, _, flat = tf.while_loop(lambda t, *_: t < horizon, step, start, parallel_iterations=1)
     found = tf.nest.pack_sequence_as(like, [array.stack() for array in flat])
     return now, found
+
+
+def trajectories(behavior: Behavior, taken: Taken, valid: Any, begins: Any) -> Trajectories:
+    """Return a rollout, of tensors or arrays, in the form that updates take; ``valid``, ``begins``: bool ``[T, N]``."""
+    steps, memory, params = taken
+    remembered = {'state': memory[0], 'begins': begins} if behavior.state_size else {}
+    return Trajectories(*steps, valid=valid, **remembered, params=params if behavior.param_size else None)
 
 
 def shape_of_step(copies: Copies, behavior: Behavior, now: PlayState) -> Taken:

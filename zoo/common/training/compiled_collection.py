@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from zoo.common.envs.about import env_name
 from zoo.common.envs.compiled.env import Compiled
-from zoo.common.records import Trajectories, Transition
-from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, check_finite, take_steps
+from zoo.common.records import Trajectories
+from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, Taken, check_finite, take_steps, trajectories
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import NotFinite
 from zoo.common.training.agent import Learns
@@ -56,7 +56,7 @@ class CompiledCollection(Collection):
             self.agent.behavior.state = now.memory.numpy()
 
     def rollout(self, training: StepCounter, horizon: int) -> Trajectories:
-        agent, begins = self.agent, None
+        agent = self.agent
         copies, behavior = self.env.steps.copies, agent.behavior
         call = self.compiled(
             (copies, behavior, horizon),
@@ -65,16 +65,12 @@ class CompiledCollection(Collection):
         begun = self.begins
         now, found = call(self.now, self.draw_call_seed(), np.float32(agent.progress))
         self.went_on(now)
-        steps: Transition
-        steps, memory, params = tf.nest.map_structure(array_of, found)
+        taken: Taken = tf.nest.map_structure(array_of, found)
+        steps = taken.transition
         check_finite(steps, self.name, self.collector.steps)
         done = steps.terminated | steps.truncated
         self.report(training, steps.reward, done)
-        state = None
-        if behavior.state_size:
-            state, begins = memory[0], np.concatenate([begun[None], done[:-1]])
-        kept = params if behavior.param_size else None
-        return Trajectories(*steps, valid=np.ones_like(done), state=state, begins=begins, params=kept)
+        return trajectories(behavior, taken, np.ones_like(done), np.concatenate([begun[None], done[:-1]]))
 
     def compiled(self, key: tuple[Any, ...], function: Callable[..., Any]) -> XlaCall:
         """Return a function compiled by XLA, the one of an earlier training where it was compiled for the same key."""

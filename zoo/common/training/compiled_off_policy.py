@@ -14,13 +14,14 @@ from zoo.common.maths.distributions import split_seed
 from zoo.common.records import Transition
 from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.rollouts.compiled_rollouts import PlayState, finite, take_step
+from zoo.common.training.collection import Collection
 from zoo.common.training.compiled_collection import CALL_STEPS, CompiledCollection
 from zoo.common.training.training import Training
 
 
 def learn_compiled(
     training: Training,
-    experience: CompiledCollection,
+    experience: Collection,
     ring: TensorRing,
     *,
     batch_size: int,
@@ -38,6 +39,7 @@ def learn_compiled(
         needed: how many transitions the buffer must hold before the first update.
         explore_steps, update_every, updates: as for :data:`zoo.common.training.loops.off_policy`.
     """
+    assert isinstance(experience, CompiledCollection)  # as the loop has found
     agent, copies = training.agent, experience.env.steps.copies
     static = copies, agent.behavior, ring, batch_size, update_every, updates
     call = experience.compiled(static, _call_of(agent, *static))

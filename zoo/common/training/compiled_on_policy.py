@@ -10,19 +10,20 @@ import tensorflow as tf
 
 from zoo.common.acting.behavior import Behavior
 from zoo.common.envs.compiled.copies import Copies
-from zoo.common.records import Trajectories, Transition
-from zoo.common.rollouts.compiled_rollouts import PlayState, finite, take_steps
+from zoo.common.rollouts.compiled_rollouts import PlayState, finite, take_steps, trajectories
+from zoo.common.training.collection import Collection
 from zoo.common.training.compiled_collection import CALL_STEPS, CompiledCollection
 from zoo.common.training.training import Training
 
 
-def learn_compiled(training: Training, experience: CompiledCollection, horizon: int, update_params: Any) -> None:
+def learn_compiled(training: Training, experience: Collection, horizon: int, update_params: Any) -> None:
     """Make the iterations of a training, in the order and with the random numbers of iterations one by one.
 
     Args:
         horizon: as for :data:`zoo.common.training.loops.on_policy`.
         update_params: of the agent's ``update``.
     """
+    assert isinstance(experience, CompiledCollection)  # as the loop has found
     agent: Any = training.agent
     copies = experience.env.steps.copies
     most, rows = max(1, CALL_STEPS // horizon), horizon * copies.num_envs
@@ -31,14 +32,9 @@ def learn_compiled(training: Training, experience: CompiledCollection, horizon: 
     while not training.done:
         agent.progress = training.progress
         count = min(most, -(-training.steps_to_next // rows))
-        seeds = np.zeros((most, 2), np.int32)
-        drawn: tuple[np.ndarray, ...] = ()
-        for k in range(count):
-            seeds[k] = experience.draw_call_seed()
-            for i, array in enumerate(agent.draws(valid, **update_params)):
-                if not k:
-                    drawn += (np.zeros((most, *array.shape), array.dtype),)
-                drawn[i][k] = array
+        plans = [(experience.draw_call_seed(), *agent.draws(valid, **update_params)) for _ in range(count)]
+        plans += plans[-1:] * (most - count)  # the call has a place for each, and makes the first ones
+        seeds, *drawn = map(np.stack, zip(*plans, strict=True))
         if call is None:
             key = copies, agent.behavior, most, horizon, *(array.shape for array in drawn)
             call = experience.compiled(key, _call_of(agent, copies, agent.behavior, most, horizon))
@@ -77,17 +73,18 @@ def _call_of(agent: Any, copies: Copies, behavior: Behavior, most: int, horizon:
         ]
 
         def iteration(k: tf.Tensor, now: PlayState, begins: tf.Tensor, sound: tf.Tensor, stored: Any) -> Any:
-            now, (taken, memory, params) = take_steps(copies, behavior, now, horizon, seeds[k], progress[k])
-            done = tf.logical_or(taken.terminated, taken.truncated)
-            rollout = _trajectories(behavior, taken, memory, params, begins, done)
-            arrays = tf.nest.map_structure(lambda x: x[k], drawn)
-            good = tf.reduce_sum(tf.math.cumprod(tf.cast(finite(taken, 1), tf.int32)))  # steps before a wrong one
+            now, taken = take_steps(copies, behavior, now, horizon, seeds[k], progress[k])
+            steps = taken.transition
+            done = tf.logical_or(steps.terminated, steps.truncated)
+            rollout = trajectories(behavior, taken, tf.ones_like(done), tf.concat([begins[None], done[:-1]], 0))
+            arrays = [x[k] for x in drawn]
+            good = tf.reduce_sum(tf.math.cumprod(tf.cast(finite(steps, 1), tf.int32)))  # steps before a wrong one
             metrics = tf.cond(  # what is not finite would spoil the weights
                 good == horizon,
                 lambda: agent.traced_iteration(rollout, progress[k], *arrays),
                 lambda: tf.zeros([len(agent.metric_names)]),
             )
-            stored = [array.write(k, x) for array, x in zip(stored, (taken.reward, done, metrics), strict=True)]
+            stored = [array.write(k, x) for array, x in zip(stored, (steps.reward, done, metrics), strict=True)]
             return k + 1, now, done[-1], sound + good, stored
 
         _, now, _, sound, stored = tf.while_loop(
@@ -99,14 +96,3 @@ def _call_of(agent: Any, copies: Copies, behavior: Behavior, most: int, horizon:
         return now, *(array.stack() for array in stored), sound, agent.forward.pack()
 
     return run
-
-
-def _trajectories(
-    behavior: Behavior, taken: Transition, memory: Any, params: Any, begins: tf.Tensor, done: tf.Tensor
-) -> Trajectories:
-    """Return steps in the form that updates take; ``begins``, bool ``[N]``, says where an episode began before them."""
-    state = all_begins = None
-    if behavior.state_size:
-        state, all_begins = memory[0], tf.concat([begins[None], done[:-1]], 0)
-    kept = params if behavior.param_size else None
-    return Trajectories(*taken, valid=tf.ones_like(done), state=state, begins=all_begins, params=kept)

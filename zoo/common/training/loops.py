@@ -35,24 +35,15 @@ def _on_policy(
     """Collect ``horizon`` steps of every copy, update on them with the other parameters, and drop them."""
     agent = training.agent
     if isinstance(experience, Collection) and experience.is_compiled and agent.improves_in_graph:
-        return _on_policy_compiled(training, experience, horizon, update_params)
+        from zoo.common.training.compiled_on_policy import learn_compiled  # which needs TensorFlow
+
+        return learn_compiled(training, experience, horizon, update_params)
     while not training.done:
         agent.progress = training.progress
         rollout = experience.rollout(training, horizon)
         # All learners update or none, since each waits for the gradients of the others.
         learns = experience.least(bool(rollout.valid.any()))
         training.updated(agent.update(rollout, **update_params) if learns else None)
-
-
-def _on_policy_compiled(
-    training: Training, experience: Collection, horizon: int, update_params: dict[str, Any]
-) -> None:
-    """Do the same in an environment that is compiled together with the updates."""
-    from zoo.common.training.compiled_collection import CompiledCollection
-    from zoo.common.training.compiled_on_policy import learn_compiled
-
-    assert isinstance(experience, CompiledCollection)
-    learn_compiled(training, experience, horizon, update_params)
 
 
 def _streamed(
@@ -204,11 +195,9 @@ def _off_policy_compiled(
     updates: int,
 ) -> None:
     """Do the same in an environment that is compiled together with the updates."""
-    from zoo.common.training.compiled_collection import CompiledCollection
-    from zoo.common.training.compiled_off_policy import learn_compiled
+    from zoo.common.training.compiled_off_policy import learn_compiled  # which needs TensorFlow
 
     agent = training.agent
-    assert isinstance(experience, CompiledCollection)
     ring = agent.ring_for(buffer_size, experience.num_envs)
     needed, began = _needed(training, ring.added, explore_steps, False), agent.updates
     ready = learn_compiled(
