@@ -1,4 +1,4 @@
-"""Compiled and ordinary environments teach the same: PPO and DQN in classic control, five seeds each.
+"""Compiled and ordinary environments teach the same: PPO, DQN, ES and ARS in classic control, five seeds each.
 
     python benchmarks/scores/compiled.py                    # every row, some twenty minutes on two cores
     python benchmarks/scores/compiled.py ppo-cartpole …     # some rows
@@ -29,6 +29,8 @@ ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
     'ppo-acrobot': ('PPO', 'Acrobot-v1', {'train_steps': 200_000}),
     'ppo-mountaincar': ('PPO', 'MountainCar-v0', {'train_steps': 300_000}),
     'dqn-cartpole': ('DQN', 'CartPole-v1', {}),
+    'es-cartpole': ('ES', 'CartPole-v1', {}),
+    'ars-cartpole': ('ARS', 'CartPole-v1', {}),
 }
 SEEDS = range(200, 205)
 FORMS = ('ordinary', 'compiled')

@@ -27,7 +27,7 @@ from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.rollouts.rollout import Rollout
 from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling
-from zoo.common.tools.compilation import PackedCall, XlaCall, prefers_xla
+from zoo.common.tools.compilation import PackedCall, prefers_xla
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.training.agent import Agent
 
@@ -156,7 +156,7 @@ class Updating:
         return tf.concat([*(tf.reshape(x, [-1]) for x in priorities), metrics[-1], self.forward.pack()], 0)
 
     @functools.cached_property
-    def calls(self) -> dict[Any, XlaCall]:
+    def calls(self) -> dict[Any, Callable[..., Any]]:
         """Calls that are compiled together with an environment, by what they were compiled for.
 
         They outlive a training, so that the next one in the same environment compiles nothing again.

@@ -21,6 +21,8 @@ class Deterministic(Behavior):
     It explores by perturbed parameters, which last for whole episodes: :mod:`zoo.common.acting.perturbed`.
     """
 
+    traces = True
+
     def __call__(self, obs: Flat, rng: np.random.Generator, progress: float, deterministic: bool = False) -> Flat:
         return self.action(self.forward(obs), obs)
 
@@ -42,6 +44,10 @@ class Deterministic(Behavior):
             # A Gaussian's mode does not depend on its standard deviation.
             pieces += [piece, tf.zeros_like(piece)] if 'gaussian' in part.kind else [piece]
         return self.adaptor.distribution.mode(tf.concat(pieces, -1))
+
+    def traced(self, obs: Flat, state: Any, seed: Any, progress: Any) -> tuple[Flat, Any, Any]:
+        output, _ = self.traceable.tensors(obs)
+        return self.chosen(output, obs), (), state
 
     def light(self) -> Behavior:
         twin = super().light()

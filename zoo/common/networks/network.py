@@ -7,7 +7,7 @@ import contextvars
 import dataclasses
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -279,6 +279,14 @@ def variables_of(model: Any, trainable: bool = False) -> list[tf.Variable]:
         if hasattr(model, name):
             return [v.value if isinstance(v, keras.Variable) else v for v in getattr(model, name)]
     return []
+
+
+def keras_variables(network: Network, variables: Iterable[tf.Variable]) -> list[keras.Variable] | None:
+    """Return Keras' variable of each of the network's weights; None if a weight has none, as in TensorLayer."""
+    models = [model for model in (network.torso, network.head) if isinstance(model, keras.Layer)]
+    known = {id(weight.value): weight for model in models for weight in model.weights}
+    keys = [id(variable) for variable in variables]
+    return [known[key] for key in keys] if known.keys() >= set(keys) else None
 
 
 def penalized(loss: tf.Tensor, *trained: Network) -> tf.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,6 +133,18 @@ class Ends:
             self.returns[i] -= past
             self.lengths[i] = len(reward) - 1 - t
         return sorted(ended.items())
+
+
+def tell(
+    stepped: Callable[[int, Sequence[Episode]], None], ended: list[tuple[int, list[Episode]]], counts: np.ndarray
+) -> None:
+    """Tell of steps in their order: ``counts``, int ``[T]``, of all copies, and the episodes of :meth:`Ends.found`."""
+    told = 0
+    for t, episodes in ended:
+        stepped(int(counts[told : t + 1].sum()), episodes)
+        told = t + 1
+    if told < len(counts):
+        stepped(int(counts[told:].sum()), ())
 
 
 def check_finite(steps: Transition, name: str, first: int) -> None:

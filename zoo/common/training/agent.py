@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # these need TensorFlow, which an actor does without
     from zoo.common.maths.optimizers import Optimizer
     from zoo.common.networks.network import Network
     from zoo.common.replay.tensor_ring import TensorRing
-    from zoo.common.tools.compilation import XlaCall
 
 
 #: The counters of an agent that are state, see :class:`Learns`.
@@ -112,7 +111,7 @@ class Learns(Acts, Protocol):
     priorities: np.ndarray | None
 
     @property
-    def calls(self) -> dict[Any, XlaCall]:
+    def calls(self) -> dict[Any, Callable[..., Any]]:
         """Calls that are compiled together with an environment, by what they were compiled for."""
 
     def random_action(self, obs: spaces.Flat) -> spaces.Flat:

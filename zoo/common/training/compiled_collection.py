@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from zoo.common.acting.greedy import Deterministic
 from zoo.common.envs.about import env_name
-from zoo.common.envs.compiled.env import Compiled
-from zoo.common.records import Trajectories
-from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, Taken, check_finite, take_steps, trajectories
+from zoo.common.envs.compiled.env import Compiled, steps_of
+from zoo.common.records import Evaluations, Trajectories
+from zoo.common.rollouts.compiled_play import CompiledPlay
+from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, Taken, check_finite, take_steps, tell, trajectories
+from zoo.common.rollouts.perturbed_play import both_ways, evaluations
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import NotFinite
 from zoo.common.training.agent import Learns
@@ -72,7 +75,17 @@ class CompiledCollection(Collection):
         self.report(training, steps.reward, done)
         return trajectories(behavior, taken, np.ones_like(done), np.concatenate([begun[None], done[:-1]]))
 
-    def compiled(self, key: tuple[Any, ...], function: Callable[..., Any]) -> XlaCall:
+    def evaluations(self, training: StepCounter, seeds: np.ndarray, std: float, episodes: int) -> Evaluations:
+        """Play all perturbations at once, each in a copy of its own, however many copies the environment has."""
+        behavior, calls = self.agent.behavior, self.agent.calls
+        assert isinstance(behavior, Deterministic)  # as the contract says
+        made = steps_of(self.env.functions, 2 * len(seeds), self.env.steps.copies.limit)
+        key = made.copies, behavior
+        if key not in calls:
+            calls[key] = CompiledPlay(made, behavior, CALL_STEPS)
+        return evaluations(seeds, episodes, *calls[key](*both_ways(seeds), std, episodes, training.stepped))
+
+    def compiled(self, key: tuple[Any, ...], function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function compiled by XLA, the one of an earlier training where it was compiled for the same key."""
         calls = self.agent.calls
         if key not in calls:
@@ -92,13 +105,8 @@ class CompiledCollection(Collection):
 
     def report(self, training: StepCounter, reward: np.ndarray, done: np.ndarray) -> None:
         """Count steps with these rewards, float32 ``[T, N]``; ``done``, bool ``[T, N]``, says where episodes ended."""
-        counted, copies = 0, self.num_envs
-        for t, episodes in self._ends.found(reward, done):
-            training.stepped((t + 1 - counted) * copies, episodes)
-            counted = t + 1
-        if counted < len(reward):
-            training.stepped((len(reward) - counted) * copies, ())
-        self.collector.steps += len(reward) * copies
+        tell(training.stepped, self._ends.found(reward, done), np.full(len(reward), self.num_envs))
+        self.collector.steps += reward.size
 
 
 def array_of(x: tf.Tensor) -> np.ndarray:
