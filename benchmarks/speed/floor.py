@@ -8,7 +8,9 @@ backward, with biases and activations, then Adam and the moving of targets. It h
 that are drawn, or metrics, and no Python between its parts. It is compiled by XLA, and as a graph with oneDNN; the
 faster one counts. Updates and floor take turns in one process, whose inputs are the same in every call.
 
-The second table says where a step of PPO and A2C goes while they collect in an ordinary environment.
+The second table says where a step of PPO and A2C goes while they collect in an ordinary environment. The third one
+asks what several agents in one program would give: the work of their updates, side by side in one XLA program, beside
+one agent's. Processes of their own give as much as there are cores.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ from trainers import ON_POLICY, zoo_agent, zoo_arguments
 NAMES = ('ppo', 'a2c', 'dqn', 'sac', 'td3')
 #: How often an update may take the time of its floor.
 AIMS = {'ppo': 1.5, 'a2c': 1.5, 'dqn': 1.25, 'sac': 1.25, 'td3': 1.25}
+#: Agents side by side, and the tasks that are measured with them.
+AGENTS, TOGETHER = (1, 4, 16), ('ppo', 'ppo-64', 'sac-64')
 ROUNDS, SECONDS = 7, 0.5  # of turns in a process, and of one turn
 
 
@@ -98,9 +102,11 @@ def floors_of(task: Task, obs: int, actions: int) -> list[Floor]:
     return [Floor(sizes, 'relu', first), Floor(sizes, 'relu', first + judged, follow | {'actor_target': 'actor'})]
 
 
-def program_of(floor: Floor, xla: bool) -> Callable[[], Any]:
-    """Return the compiled work of an update."""
+def program_of(floor: Floor, xla: bool, agents: int = 1) -> Callable[[], Any]:
+    """Return the compiled work of an update, of several agents side by side if there are more than one."""
     import tensorflow as tf
+
+    lead = [agents] if agents > 1 else []
 
     activations = {
         'relu': (tf.nn.relu, lambda h: tf.cast(h > 0, tf.float32)),
@@ -109,7 +115,7 @@ def program_of(floor: Floor, xla: bool) -> Callable[[], Any]:
     forward, slope = activations[floor.activation]
     weights = {
         net: [
-            (tf.Variable(tf.random.normal([a, b]) / a**0.5), tf.Variable(tf.zeros([b])))
+            (tf.Variable(tf.random.normal([*lead, a, b]) / a**0.5), tf.Variable(tf.zeros([*lead, 1, b])))
             for a, b in zip(sizes, sizes[1:], strict=False)
         ]
         for net, sizes in floor.sizes.items()
@@ -117,8 +123,10 @@ def program_of(floor: Floor, xla: bool) -> Callable[[], Any]:
     trained = {one.net for one in floor.passes if one.back == 'weights'}
     flat = [v for net in floor.sizes if net in trained for pair in weights[net] for v in pair]
     moments = {id(v): (tf.Variable(tf.zeros_like(v)), tf.Variable(tf.ones_like(v))) for v in flat}
-    inputs = {(one.net, one.rows): tf.random.normal([one.rows, floor.sizes[one.net][0]]) for one in floor.passes}
-    inputs |= {(one.net, one.rows): tf.random.normal([one.rows, floor.sizes[one.net][0]]) for one in floor.once}
+    inputs = {
+        (one.net, one.rows): tf.random.normal([*lead, one.rows, floor.sizes[one.net][0]])
+        for one in (*floor.passes, *floor.once)
+    }
 
     def go(one: Pass) -> tuple[Any, list[Any]]:
         layers, seen = weights[one.net], [inputs[one.net, one.rows]]
@@ -131,7 +139,7 @@ def program_of(floor: Floor, xla: bool) -> Callable[[], Any]:
         for i in reversed(range(len(layers))):
             if one.back == 'weights':
                 product = tf.matmul(seen[i], gradient, transpose_a=True)
-                found = [product, tf.reduce_sum(gradient, 0), *found]
+                found = [product, tf.reduce_sum(gradient, -2, keepdims=True), *found]
             if i:
                 gradient = tf.matmul(gradient, layers[i][0], transpose_b=True) * slope(seen[i])
             elif one.back == 'input':
@@ -270,13 +278,28 @@ def work(name: str) -> None:
     print(json.dumps({'seconds': found, 'parts': parts, 'versions': versions_of('zoo')}), flush=True)
 
 
+def gains(name: str) -> None:
+    """The worker of the third table: print how many agents' updates are done in the time of one, in turns."""
+    from zoo.common.tools.compilation import set_threads
+
+    set_threads(False)
+    programs = {n: [program_of(floor, True, n) for floor in floors_of(TASKS[name], 4, 2)] for n in AGENTS}
+    for program in [each for found in programs.values() for each in found]:
+        program()
+    found: dict[int, list[float]] = {n: [] for n in AGENTS}
+    for _ in range(ROUNDS):
+        for n, each in programs.items():
+            found[n].append(statistics.mean(seconds_of(program) for program in each))
+    print(json.dumps({n: [n * a / b for a, b in zip(found[1], found[n], strict=True)] for n in AGENTS[1:]}), flush=True)
+
+
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument('tasks', nargs='*', metavar='TASK', help=', '.join(NAMES))
-    parser.add_argument('--worker', help=argparse.SUPPRESS)
+    parser.add_argument('--worker', nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        work(args.worker)
+        {'update': work, 'together': gains}[args.worker[0]](args.worker[1])
         return
     lines = [
         '# Updates beside their floor',
@@ -289,7 +312,7 @@ def main() -> None:
         show(lines, line)
     steps = []
     for name in checked(parser, 'task', args.tasks, NAMES):
-        answer = answer_of([sys.executable, __file__, '--worker', name], environment())
+        answer = answer_of([sys.executable, __file__, '--worker', 'update', name], environment())
         found = answer['seconds']
         middle = {kind: statistics.median(values) for kind, values in found.items()}
         best = min(('xla', 'graph'), key=middle.__getitem__)
@@ -306,6 +329,14 @@ def main() -> None:
         show(lines, line)
     for line in steps:
         show(lines, line)
+    if not args.tasks:
+        lines += ['', 'Agents whose updates are done in the time of one, where they are in one program:', '']
+        for line in header('task', *(f'{n} agents' for n in AGENTS[1:])):
+            show(lines, line)
+        for name in TOGETHER:
+            found = answer_of([sys.executable, __file__, '--worker', 'together', name], environment())
+            cells = [f'{statistics.median(found[str(n)]):.2f} ({spread(found[str(n)])})' for n in AGENTS[1:]]
+            show(lines, row(TASKS[name].title, *cells))
     write_page('floor', [*lines, '', f'Versions: {listed(answer["versions"])}.', '', f'Run on {today()}.'])
 
 
