@@ -9,6 +9,7 @@ import zoo
 from zoo import algorithms
 from zoo.cli.printing import aligned
 from zoo.cli.subject import ONE, add_subject
+from zoo.common.env_wrappers import find_env_type
 
 HELP = 'every parameter of an algorithm, with its default and its meaning; with an environment, its defaults there'
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Any) -> None:
-    told = [zoo.describe(args.algorithm)]
+    told = [str(zoo.describe(args.algorithm))]
     if args.environment is not None:
         told.append(defaults_there(args.algorithm, args.environment, args.env_type))
     print(*told, sep='\n\n')
@@ -26,7 +27,7 @@ def run(args: Any) -> None:
 
 def defaults_there(algorithm: str, env_id: str, env_type: str | None) -> str:
     """Return the defaults of an algorithm that are others in one environment, as a table."""
-    env = zoo.build_env(env_id, **({} if env_type is None else {'env_type': env_type}))
+    env = zoo.build_env(env_id, find_env_type(env_id) if env_type is None else env_type)
     try:
         tables = zoo.call_default_params(env, alg=algorithm)
     finally:
