@@ -9,6 +9,7 @@ import numpy as np
 import pure
 import pytest
 import tensorflow as tf
+from gymnasium.spaces import Box, MultiDiscrete
 
 import zoo
 from zoo import algorithms
@@ -129,6 +130,45 @@ def test_weights_that_cannot_be_exchanged(caplog):
     agent, env = made(pure.Line(), net_list=[Plain()])
     agent.learn(env, 'train', train_steps=20, **QUIET)
     assert 'stepped from Python, which takes longer: TensorFlow cannot run its network with other' in caplog.text
+
+
+class Choosing(pure.Line):
+    """Two choices with different numbers of options; a reward for the option that the second one lacks."""
+
+    action_space = MultiDiscrete([3, 2])
+
+    def push(self, action: Any) -> Any:
+        return tf.cast(action[0], tf.float32) - 1.0
+
+    def step(self, state: Any, action: Any, seed: Any) -> Any:
+        state, obs, _, *ends = super().step(state, action, seed)
+        return state, obs, tf.cast(action[1] > 1, tf.float32), *ends
+
+
+def test_choices_stay_in_their_space():
+    agent, env = made(Choosing(), num_directions=8)
+    play = CompiledPlay(steps_of(env.functions, 16, None), agent.behavior, 64)
+    returns, _, _ = play(*both_ways(np.arange(8)), 2.0, 1, lambda count, episodes: None)
+    assert (returns == 0).all()
+
+
+@pytest.mark.full
+def test_a_convolution_is_stepped_from_python(caplog):
+    class Picture(pure.Line):
+        observation_space = Box(0, 255, (12, 12, 1), np.uint8)
+
+        def reset(self, seed: Any) -> Any:
+            state, _ = super().reset(seed)
+            return state, tf.zeros([12, 12, 1], tf.uint8)
+
+        def step(self, state: Any, action: Any, seed: Any) -> Any:
+            state, _, *rest = super().step(state, action, seed)
+            return state, tf.zeros([12, 12, 1], tf.uint8), *rest
+
+    net = keras.Sequential([keras.layers.Conv2D(2, 3), keras.layers.Flatten()])
+    agent, env = made(Picture(), net_list=[net])
+    agent.learn(env, 'train', train_steps=20, **QUIET)
+    assert 'stepped from Python, which takes longer: TensorFlow cannot run its network' in caplog.text
 
 
 def test_nan():

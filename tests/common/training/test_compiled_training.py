@@ -9,6 +9,7 @@ import numpy as np
 import pure
 import pytest
 import tensorflow as tf
+from gymnasium.spaces import Box, Discrete
 
 import zoo
 from zoo import algorithms
@@ -217,6 +218,46 @@ def test_a_second_call_keeps_the_transitions():
         agent.learn(env, 'train', train_steps=10, **params | {'buffer_size': 60}, **QUIET)
 
 
+def test_no_transition_reaches_into_the_episodes_of_a_second_call():
+    class Named(pure.Counter):
+        """An episode without an end, whose observation is its number."""
+
+        observation_space = Box(0, 1, (1,), np.float32)
+
+        def reset(self, seed):
+            name = tf.random.stateless_uniform([1], seed)
+            return name, name
+
+        def step(self, state, action, seed):
+            return state, state, tf.constant(1.0), tf.constant(False), tf.constant(False)
+
+    agent, env = made('DQN', 1, Named(), n_step=3)
+    for _ in range(2):
+        agent.learn(env, 'train', train_steps=6, explore_steps=0, batch_size=4, buffer_size=100, **QUIET)
+    ring = agent.ring
+    batch = ring.draw(ring.tensors(), tf.constant(ring.written), tf.constant([1, 2]), 200, 1.0, 3)
+    np.testing.assert_array_equal(batch.obs, batch.next_obs)
+    assert set(np.asarray(batch.reward).tolist()) == {1.0, 2.0, 3.0} and len(np.unique(batch.obs)) == 2
+
+
+@pytest.mark.parametrize('name', ['A2C', pytest.param('DQN', marks=pytest.mark.full)])
+def test_an_observation_outside_a_discrete_space_is_refused(name):
+    class Growing(pure.Counter):
+        observation_space = Discrete(3)
+
+        def reset(self, seed):
+            return tf.constant(0), tf.constant(0, tf.int64)
+
+        def step(self, state, action, seed):
+            state, _, *rest = super().step(state, action, seed)
+            return state, tf.cast(state, tf.int64), *rest
+
+    agent, env = made(name, 2, Growing(5))
+    params = {'horizon': 5} if name == 'A2C' else {'explore_steps': 4, 'batch_size': 4, 'buffer_size': 50}
+    with pytest.raises(NotFinite, match='outside a discrete space'):
+        agent.learn(env, 'train', train_steps=60, **params, **QUIET)
+
+
 def test_nothing_is_compiled_twice():
     agent, env = made('DQN', 2)
     for steps in (20, 30):
@@ -262,7 +303,6 @@ def test_nan():
 @pytest.mark.full
 def test_a_recurrent_policy_learns_what_to_remember():
     """The first observation says which action is paid in the last step."""
-    from gymnasium.spaces import Box, Discrete
 
     class Recall:
         observation_space, action_space = Box(-1, 1, (1,), np.float32), Discrete(2)
