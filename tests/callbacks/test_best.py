@@ -124,7 +124,7 @@ def test_what_is_said_and_what_is_quiet(capsys):
     said = capsys.readouterr().err.splitlines()
     tests = [line for line in said if line.startswith('Test at step ')]
     assert len(tests) == len({row['step'] for row in rows(result.run_dir / 'evaluations.csv')}) > 0
-    assert ' ± ' in tests[0] and ', at least ' in tests[0] and ' episodes' in tests[0]
+    assert ' ± ' in tests[0] and ', lowest ' in tests[0] and ' episodes' in tests[0]
     assert said[-1].startswith('Best: ')
     zoo.train('DQN', 'CartPole-v1', **FEW)
     assert capsys.readouterr().err == ''

@@ -270,7 +270,7 @@ def test_a_run_says_whether_it_was_tested(tmp_path):
 
 
 def test_the_page_shows_warnings_and_the_newest_test():
-    lines = ['A warning.', *(f'Test at step {n}: 5 ± 1, at least 4, in 3 episodes' for n in range(5))]
+    lines = ['A warning.', *(f'Test at step {n}: 5 ± 1, lowest 4, in 3 episodes' for n in range(5))]
     training = types.SimpleNamespace(
         steps=1,
         train_steps=2,

@@ -102,7 +102,7 @@ class Evaluate(WithEnvironment):
             metrics['test/success'] = float(np.mean(successes))
         training.log(metrics)
         score = score_of(agent.steps, result)
-        training.say(f'Test at step {shown(score)}, at least {score["min"]:.6g}, in {score["episodes"]:.0f} episodes')
+        training.say(f'Test at step {shown(score)}, lowest {score["min"]:.6g}, in {score["episodes"]:.0f} episodes')
         self.steps.append(agent.steps)
         self.returns.append(mean)
         if self.better(mean):

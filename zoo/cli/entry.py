@@ -76,6 +76,8 @@ class Parser(argparse.ArgumentParser):
         of_others = told is None or '--' not in told or any(word.strip(',.:') in own for word in told.split())
         if told is not None and of_others and (close is None or close not in told.split()):
             self.error(f'there is no option {option}: {told}')
+        if option == '--best' and '--from' in own:
+            self.error('there is no option --best: the best agent of a run is --from RUN/best')
         if close is not None:
             self.error(f'there is no option {option}, did you mean {close}?')
         if told is None and '--set' in own and option.startswith('--'):

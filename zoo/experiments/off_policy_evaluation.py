@@ -69,9 +69,16 @@ class EstimatedReturn:
     def summary(self) -> str:
         """Return it as text for printing."""
         kind = 'return' if self.gamma == 1 else f'discounted return (gamma={self.gamma:g})'
+        interval, source = (
+            f'{self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}',
+            f'{self.episodes:,} episodes',
+        )
+        if self.episodes == 1:
+            interval, source = 'no interval from one episode', 'one episode'
         lines = [
-            f'estimated {kind}: {self.mean:.6g}, {self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}',
-            f'by {METHODS[self.method]} from {self.episodes:,} episodes, whose own is {self.dataset_return:.6g}',
+            f'estimated {kind}: {self.mean:.6g}, {interval}',
+            f'by {METHODS[self.method]} from {source}; the data have a mean discounted return of '
+            f'{self.dataset_return:.6g}',
         ]
         if self.effective_sample_size is not None:
             lines.append(f'effective sample size: {self.effective_sample_size:.4g} of {self.episodes:,} episodes')

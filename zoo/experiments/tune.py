@@ -56,6 +56,7 @@ class Trial:
     score: float | None
     params: Mapping[str, Any]
     scores: Mapping[int, float] = field(default_factory=dict)
+    learned: bool = True
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Tuning:
         for trial in sorted(known, key=lambda trial: -(trial.score or 0.0))[:5]:
             values = ', '.join(f'{name}={_short(value)}' for name, value in trial.params.items())
             mark = '' if trial.state == 'complete' else f' ({trial.state})'
+            mark += '' if trial.learned else ' (nothing was learned: it ended before the first update)'
             if len(trial.scores) > 1:
                 mark += f' [{", ".join(f"{score:.4g}" for score in trial.scores.values())}]'
             lines.append(f'  {trial.score:10.4g}  trial {trial.number}{mark}: {values}')
@@ -252,7 +254,8 @@ def read(folder: Path, alg: str, environment: str) -> Tuning:
             if last is None and trial.intermediate_values:
                 last = trial.intermediate_values[max(trial.intermediate_values)]
             scores = {int(seed): score for seed, score in json.loads(trial.user_attrs.get('scores', '{}')).items()}
-            found.append(Trial(trial.number, trial.state.name.lower(), last, given, scores))
+            learned = 'unlearned' not in trial.user_attrs
+            found.append(Trial(trial.number, trial.state.name.lower(), last, given, scores, learned))
     return Tuning(folder, alg, environment, tuple(found))
 
 
@@ -335,10 +338,12 @@ def _work(
             where = place / f'seed_{settings["seed"]}' if seeds > 1 else place
             report = ReportToStudy(trial, every, test_episodes, [*scores.values()], i == seeds - 1)
             try:
-                train(alg, env_id, env_type, run_dir=where, callbacks=[report], **settings)
+                _, result = train(alg, env_id, env_type, run_dir=where, callbacks=[report], **settings)
             except Exception as error:
                 trial.set_user_attr('error', str(error))
                 raise
+            if report.done and not result.losses:
+                trial.set_user_attr('unlearned', True)
             if report.done:
                 scores[settings['seed']] = report.returns[-1]
                 trial.set_user_attr('scores', json.dumps(scores))

@@ -27,8 +27,8 @@ TOO_SMALL = 'Of the %d recorded transitions the replay buffer holds %d: a larger
 
 #: The warning where recorded episodes join others in a replay buffer: the transitions that it held, and the new ones.
 ADDED = (
-    'The replay buffer holds %d recorded transitions of an earlier call, and %d are added: leave recorded out where '
-    'they are the same.'
+    'The replay buffer holds %d recorded transitions of an earlier call, and %d are added: leave them out where '
+    'they are the same ones.'
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.datasets.opening import check_sources
-from zoo.common.datasets.replaying import TOO_SMALL, fill
+from zoo.common.datasets.replaying import ADDED, TOO_SMALL, fill
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.replay import Replay
 from zoo.common.schedules import Linear, value_at
@@ -128,8 +128,10 @@ def learn_from_labels(
         told = 'The labels of %d earlier steps are lost: checkpoint_buffer=True saves them with the agent.'
         training.warn(told, lost)
     if dataset is not None and not (training.steps and replay.recorded):  # a resumed buffer holds it already
-        collected = agent.collected()
+        collected, before = agent.collected(), replay.recorded
         count = fill(agent, replay, dataset, collected=collected)
+        if before:
+            training.warn(ADDED, before, count)
         if len(replay) < count:
             training.warn(TOO_SMALL, count, len(replay))
         if not (training.steps and agent.observed_recordings):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.files import jsonable
 from zoo.common.training.agent import Agent
+
+log = logging.getLogger('zoo')
 
 #: A function from the observations ``[T + 1, …]`` and the actions of an episode to log-probabilities, float32 ``[T]``.
 _LogProb = Callable[[spaces.Flat, spaces.Flat], np.ndarray]
@@ -75,6 +78,8 @@ def record_episodes(
     if arguments is not None:  # how many copies played says nothing of the episodes
         arguments = {name: value for name, value in arguments.items() if name not in ('nenv', 'vectorized')}
     environment = Environment(known.name, known.type, arguments)
+    if path is not None and Path(path).exists():
+        log.warning("'%s' is written anew: the episodes that it holds are replaced.", path)
     writer = None if path is None else writer_for(path, observation_space, action_space, environment)
     act, adaptor, begin, log_prob = _acting(agent, observation_space, action_space, vector, deterministic)
     collector = Collector(env, adaptor, begin=begin)
