@@ -55,6 +55,7 @@ FRESH = dict.fromkeys(
     (
         'a2c-cartpole',
         'impala-cartpole',
+        'offpac-cartpole',
         'ppo-cartpole-method=penalty',
         'qrdqn-cartpole',
         'r2d2-cartpole',
@@ -115,8 +116,8 @@ def rows_of(env_id: str, steps: int, *names: str, seeds: int = 20) -> dict[str, 
 #: zoo's rows: every algorithm and its switches.
 ROWS = {
     **rows_of('CartPole-v1', 50_000, 'DQN', 'DQN double_q=false', 'DQN dueling=true', 'DQN prioritized=true'),
-    **rows_of('CartPole-v1', 50_000, 'DQN n_step=1', 'DQN noisy=true', 'C51', 'QRDQN', 'Rainbow', 'SAC', 'OffPAC'),
-    **rows_of('CartPole-v1', 100_000, 'PPO', 'PPO method="penalty"', 'TRPO', 'DPPO', 'R2D2'),
+    **rows_of('CartPole-v1', 50_000, 'DQN n_step=1', 'DQN noisy=true', 'C51', 'QRDQN', 'Rainbow', 'SAC'),
+    **rows_of('CartPole-v1', 100_000, 'PPO', 'PPO method="penalty"', 'TRPO', 'DPPO', 'R2D2', 'OffPAC'),
     **rows_of('CartPole-v1', 300_000, 'A2C', 'AC', 'VPG', 'A3C', 'IMPALA'),
     **rows_of('CartPole-v1', 200_000, 'ES', 'ApexDQN'),
     **rows_of('CartPole-v1', 50_000, 'ARS'),

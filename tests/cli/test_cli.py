@@ -148,6 +148,8 @@ def test_lists(capsys):
     assert 'CartPole-v1' in out.splitlines()
     assert said(capsys, 'list', 'runs')[1:] == ('', 'There is no run here yet: zoo train makes one.\n')
     assert 'gamma = 0.99' in said(capsys, 'describe', 'PPO')[1]
+    there = said(capsys, 'describe', 'PPO', 'CartPole-v1')[1].partition('Defaults of PPO in CartPole-v1')[2]
+    assert re.search(r'gamma +0.98, elsewhere 0.99', there) and 'value_coef' not in there
 
 
 def test_check(tmp_path: Path, capsys, monkeypatch):
@@ -276,6 +278,7 @@ def test_export(a_run: Path, capsys, monkeypatch):
         ('check', 2, 'zoo check: the environment is missing: zoo check CartPole-v1'),
         ('check CartPole-v1 more', 2, "zoo check: 'more' is one word too many"),
         ('describe', 2, 'zoo describe: the algorithm is missing: zoo describe PPO'),
+        ('describe DQN Pendulum-v1', 2, 'zoo describe: DQN cannot act in Box(1,) float32'),
         ('test x more', 2, "zoo test: 'more' is one word too many"),
         ('train PPO CartPol-v1', 2, "did you mean 'CartPole-v1'?"),
         ('train PPO CartPole-v1 more', 2, "zoo train: 'more' is one word too many"),

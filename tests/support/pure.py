@@ -40,7 +40,7 @@ class Choices(Line):
         return state, self.seen(state)
 
     def seen(self, state: Any) -> Any:
-        return {'action_mask': tf.stack([1, 1, tf.cast(state[0] < 0, tf.int32)]), 'place': state}
+        return {'action_mask': tf.cast(tf.stack([1, 1, tf.cast(state[0] < 0, tf.int32)]), tf.int8), 'place': state}
 
     def push(self, action: Any) -> Any:
         return tf.cast(action, tf.float32) - 1.0

@@ -15,9 +15,8 @@ Departures:
   features. There are no eligibility traces, since draws from a replay buffer have no order.
 * Adam, minibatches, and an entropy bonus as an option.
 
-The actor's learning rate has to be well below the critic's, as in the default parameters. A policy that moves as fast
-as the critic seeks out what the critic overrates, and values become too high (on ``CartPole-v1`` 94 where 62 was
-right).
+The actor's learning rate has to be below the critic's, or to fall, as in the default parameters. A policy that moves as
+fast as the critic to the end seeks out what the critic overrates, and values become too high.
 """
 
 from __future__ import annotations

@@ -91,7 +91,8 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
         return  # which name them
     missing = ['the algorithm'] if count and not args.algorithms else []
     recorded = getattr(args, 'dataset', None) is not None and args.command == 'train'  # the dataset may say it
-    missing += ['the environment'] if environment and args.environment is None and not recorded else []
+    needed = environment and args.command != 'describe' and not recorded
+    missing += ['the environment'] if needed and args.environment is None else []
     if missing:
         raise InvalidValue(f'{" and ".join(missing)} {"are" if missing[1:] else "is"} missing: {args.example}.')
 

@@ -3,8 +3,8 @@
 The paper's are for linear features. These were tried on ``CartPole-v1``, seeds from 100 on.
 
 The actor is slower than the critic, which convergence proofs of actor-critics need, the paper's too. At equal rates the
-policy seeks what the critic overrates before the critic is corrected. With rates of 1e-3 and half of the actions
-random, the critic gave 94 for states of ``CartPole-v1`` that were worth 62, and the returns fell again.
+policy seeks what the critic overrates before the critic is corrected. With constant rates of 1e-3 and half of the
+actions random, the critic gave 94 for states of ``CartPole-v1`` that were worth 62, and the returns fell again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ COMMON: dict[str, Any] = {
 TYPES: dict[str, dict[str, Any]] = {'atari': {'train_steps': 10_000_000, 'buffer_size': 100_000}}
 
 TUNED: dict[str, dict[str, Any]] = {
-    # The rate falls to zero, so that what is learned stays.
-    'CartPole-v1': {'train_steps': 50_000, 'optimizers': {'actor': {'learning_rate': Linear(2e-4)}}}
+    # The actor's rate falls to zero, so that what is learned stays. With 2e-4 in 50,000 steps seeds from 100 on got 208
+    # to 500, in 100,000 steps 311 to 500; with 1e-3 in 100,000 steps ten seeds got 496 to 500.
+    'CartPole-v1': {'train_steps': 100_000, 'optimizers': {'actor': {'learning_rate': Linear(1e-3)}}}
 }

@@ -377,6 +377,16 @@ def test_more_than_the_buffer_holds_are_announced(cart_poles: Path, caplog: pyte
     assert said == [f'Of the {steps} recorded transitions the replay buffer holds 99: a larger buffer_size holds more.']
 
 
+def test_episodes_that_are_recorded_twice_are_announced(cart_poles: Path, caplog: pytest.LogCaptureFixture):
+    agent, env = dqn()
+    caplog.set_level(logging.WARNING, 'zoo')
+    steps = sum(len(episode.reward) for episode in open_dataset(cart_poles))
+    for _ in range(2):
+        agent.learn(env, train_steps=5, explore_steps=50, recorded=cart_poles, run_dir=False, **LEARN)
+    (said,) = (record.getMessage() for record in caplog.records if 'earlier call' in record.getMessage())
+    assert f'holds {steps} recorded transitions of an earlier call, and {steps} are added' in said
+
+
 def test_an_agent_records(tmp_path: Path):
     agent, env = dqn()
     path = zoo.record_episodes(agent, env, tmp_path / 'a.npz', 2, seed=3)

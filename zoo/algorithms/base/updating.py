@@ -297,6 +297,7 @@ class Updating:
                 f'nenv={self.ring.num_envs}, but now these are {capacity} and {num_envs}: train on with the same, or '
                 'forget the buffer first with agent.ring = None.'
             )
+        self.ring.cut()
         return self.ring
 
     def trace_progress(self, progress: tf.Tensor) -> None:

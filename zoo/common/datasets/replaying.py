@@ -25,6 +25,12 @@ _ROWS = 100_000
 #: The warning where a replay buffer is too small: the number of recorded steps, and the number held.
 TOO_SMALL = 'Of the %d recorded transitions the replay buffer holds %d: a larger buffer_size holds more.'
 
+#: The warning where recorded episodes join others in a replay buffer: the transitions that it held, and the new ones.
+ADDED = (
+    'The replay buffer holds %d recorded transitions of an earlier call, and %d are added: leave recorded out where '
+    'they are the same.'
+)
+
 
 def replay_of(
     agent: AgentSpaces,

@@ -63,13 +63,14 @@ def check_env(env: Any, steps: int = 1000, seed: int = 0, **kwargs: Any) -> list
             raise InvalidValue(f'{name} is an integer of at least {least}, not {value!r}.')
     given = isinstance(env, (gymnasium.Env, VectorEnv)) or is_old_gym(env)
     found = Findings()
+    is_pure = compiled.is_functions(env) or compiled.makes_functions(env)
     try:
-        made = single_maker(env, 'compiled' if compiled.is_functions(env) else 'gymnasium', kwargs)[0]()
+        made = single_maker(env, 'compiled' if is_pure else 'gymnasium', kwargs)[0]()
     except registered.UnusableError as error:
         found.problem('make', str(error))
         return found.report()
-    except InvalidValue as error:
-        if not compiled.is_functions(env):
+    except (InvalidType, InvalidValue) as error:
+        if not is_pure:
             raise
         found.problem('make', str(error))
         return found.report()
@@ -133,7 +134,7 @@ class _Check:
         try:
             result = self.env.reset(seed=seed) if self._takes_seed else self.env.reset()
         except Exception as error:
-            self._problem('reset', f'reset() raised {type(error).__name__}: {error}.')
+            self._problem('reset', f'reset() raised {type(error).__name__}: {str(error).rstrip(".")}.')
             raise _Stop from error
         if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
             observation, info = result
@@ -154,7 +155,8 @@ class _Check:
         except Exception as error:
             self._problem(
                 'step',
-                f'{self.found.where} raised {type(error).__name__} for the action {action!r} of its space: {error}.',
+                f'{self.found.where} raised {type(error).__name__} for the action {action!r} of its space: '
+                f'{str(error).rstrip(".")}.',
             )
             raise _Stop from error
         if not isinstance(result, tuple) or len(result) not in (4, 5):

@@ -64,6 +64,8 @@ def table_type(env_type: str, env_id: str) -> str:
 def find_env_type(env_id: Any) -> str:
     """Return the type of an environment from its name; ``'gymnasium'`` for no other type, and for what is no name.
 
+    An environment of pure functions, its class, and ``'module:Class'`` of one are of type ``'compiled'``.
+
     >>> find_env_type('CartPole-v1')
     'classic_control'
 
@@ -72,12 +74,12 @@ def find_env_type(env_id: Any) -> str:
             are not searched: their types have to be given. The message says where EnvPool has the name.
         ImportError: ``package`` of ``'package:Name-v0'`` cannot be imported.
     """
-    if not isinstance(env_id, str):
-        return 'gymnasium'
-    from zoo.common.envs.kinds import registered
+    from zoo.common.envs.kinds import compiled, modules, registered
 
-    if registered.maker_of(env_id) is not None:
-        return 'gymnasium'
+    maker = modules.maker_of(env_id) if isinstance(env_id, str) else env_id
+    if maker is not None:
+        is_pure = compiled.is_functions(maker) or compiled.makes_functions(maker)
+        return 'compiled' if is_pure else 'gymnasium'
     try:
         return registered.type_of(registered.find_spec(env_id, 'gymnasium'))
     except ValueError as error:

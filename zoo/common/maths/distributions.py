@@ -148,9 +148,9 @@ class MultiCategorical(Distribution):
         widest = max(self.nvec)
         if min(self.nvec) == widest:
             return tf.reshape(params, tf.concat([tf.shape(params)[:-1], [len(self.nvec), widest]], axis=0))
-        no_padding = [[0, 0]] * (params.shape.rank - 1)
         rows = [
-            tf.pad(row, [*no_padding, [0, widest - n]], constant_values=params.dtype.min)
+            # Not tf.pad: tf.vectorized_map makes its constant 0.
+            tf.concat([row, tf.fill(tf.concat([tf.shape(row)[:-1], [widest - n]], 0), params.dtype.min)], -1)
             for row, n in zip(tf.split(params, self.nvec, axis=-1), self.nvec, strict=True)
         ]
         return tf.stack(rows, axis=-2)

@@ -75,6 +75,13 @@ class TensorRing:
             )
         )
 
+    def cut(self) -> None:
+        """Let no transition of several steps reach beyond the newest row: other episodes follow it."""
+        if self.written:
+            at = (self.written - 1) % self.rows
+            truncated = self.storage.truncated
+            truncated[at].assign(tf.logical_not(self.storage.terminated[at]))
+
     def draw(
         self, tensors: Transition, written: tf.Tensor, seed: tf.Tensor, batch_size: int, gamma: float, n_step: int
     ) -> Batch:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
+from gymnasium import Space
 
 from zoo.common import spaces
 from zoo.common.acting.greedy import Deterministic
@@ -17,7 +19,7 @@ from zoo.common.envs.compiled.env import CompiledCopies
 from zoo.common.envs.compiled.functions import name_of
 from zoo.common.networks.network import keras_variables
 from zoo.common.records import Episode
-from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, finite, take_step, tell
+from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, is_sound, take_step, tell
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import NotFinite
 
@@ -68,8 +70,8 @@ class CompiledPlay:
             now, left, count = found.now, found.left, int(found.steps)
             if int(found.sound) < count:
                 raise NotFinite(
-                    f'{self._name} gave an observation or a reward that is NaN or infinite in step '
-                    f'{int(lengths.max()) + count} of the copies: mend its step().'
+                    f'step {int(lengths.max()) + count} of the copies: {self._name} gave an observation or a reward '
+                    'that is NaN, infinite or outside a discrete space: mend its step().'
                 )
             reward, done, playing = (x.numpy()[:count] for x in (found.reward, found.done, found.playing))
             tell(stepped, ends.found(reward, done), playing.sum(1))
@@ -78,6 +80,43 @@ class CompiledPlay:
             for path, sums in found.observed.items():
                 tally[path] += sums.numpy()
         return returns / episodes, lengths, tally
+
+
+def can_map(behavior: Deterministic, observation_space: Space) -> bool:
+    """Return whether TensorFlow acts for several copies with weights of their own as it acts for each one.
+
+    It cannot map some operations, such as convolutions, and maps others wrongly without a word.
+    """
+    forward, count = behavior.traceable, 3
+    weights = keras_variables(forward.network, forward.trained)
+    if weights is None:
+        return False
+    rng, space = np.random.default_rng(0), copy.deepcopy(observation_space)
+    space.seed(0)
+    sampled = [spaces.flatten(space, space.sample()) for _ in range(count)]
+    obs = spaces.tree_map(lambda *x: tf.constant(np.stack(x)), *sampled)
+    size = sum(int(np.prod(weight.shape)) for weight in weights)
+    vectors = tf.constant(rng.standard_normal((count, size), np.float32))
+
+    def all_act() -> Any:
+        return Perturbed(behavior, weights, vectors).traced(obs, (), tf.zeros([2], tf.int32), tf.zeros([]))[0]
+
+    def alone(i: int) -> Any:
+        pieces = [piece[0] for piece in Perturbed(behavior, weights, vectors[i : i + 1]).pieces]
+        with keras.StatelessScope(state_mapping=list(zip(weights, pieces, strict=True))):
+            return behavior.traced(
+                spaces.tree_map(lambda x: x[i : i + 1], obs), (), tf.zeros([2], tf.int32), tf.zeros([])
+            )[0]
+
+    try:
+        together = tf.function(all_act, autograph=False).get_concrete_function()()
+    except (ValueError, TypeError, NotImplementedError, tf.errors.OpError):
+        return False
+    for i in range(count):
+        own = dict(spaces.tree_items(alone(i)))
+        if not all(np.allclose(x[i], own[path][0], atol=1e-3) for path, x in spaces.tree_items(together)):
+            return False
+    return True
 
 
 class Played(NamedTuple):
@@ -118,7 +157,7 @@ class Perturbed(Deterministic):
         super().__init__(behavior.forward, behavior.adaptor, behavior.mask_path)
         sizes = [int(tf.TensorShape(weight.shape).num_elements()) for weight in weights]
         self._weights = weights
-        self._pieces = [
+        self.pieces = [
             tf.reshape(piece, [-1, *weight.shape])
             for piece, weight in zip(tf.split(vectors, sizes, 1), weights, strict=True)
         ]
@@ -132,7 +171,7 @@ class Perturbed(Deterministic):
                 action, _, _ = act(spaces.tree_map(lambda x: x[None], own), state, seed, progress)
             return spaces.tree_map(lambda x: x[0], action)
 
-        return tf.vectorized_map(of_one, (self._pieces, obs), fallback_to_while_loop=False), (), state
+        return tf.vectorized_map(of_one, (self.pieces, obs), fallback_to_while_loop=False), (), state
 
 
 def play_steps(
@@ -162,7 +201,7 @@ def play_steps(
         row = tf.where(playing, found.reward, 0.0), done, playing
         stored = [array.write(t, x) for array, x in zip(stored, row, strict=True)]
         observed = {path: sums + _sums(found.obs, path, statistics[path], playing) for path, sums in observed.items()}
-        sound += tf.cast(finite(found, 0), tf.int32)
+        sound += tf.cast(is_sound(copies, found, 0), tf.int32)
         return t + 1, now, left - tf.cast(done, tf.int32), observed, sound, stored
 
     t, now, left, observed, sound, stored = tf.while_loop(

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from gymnasium.spaces import Discrete, MultiDiscrete, Space
 
 from zoo.common import spaces
 from zoo.common.acting.behavior import Behavior
 from zoo.common.envs.compiled.copies import Copies, CopiesState
 from zoo.common.maths.distributions import split_seed
 from zoo.common.records import Episode, Trajectories, Transition
-from zoo.common.tools.errors import NotFinite
+from zoo.common.tools.errors import InvalidValue, NotFinite
 
 
 class Taken(NamedTuple):
@@ -93,11 +94,28 @@ def shape_of_step(copies: Copies, behavior: Behavior, now: PlayState) -> Taken:
     return tf.function(one, autograph=False).get_concrete_function(given).structured_outputs
 
 
-def finite(steps: Transition, lead: int) -> tf.Tensor:
-    """Return whether all that an environment gave is finite, bool with the first ``lead`` axes of the fields."""
-    parts = [x for field in (steps.reward, steps.next_obs) for _, x in spaces.tree_items(field) if x.dtype.is_floating]
-    found = [tf.reduce_all(tf.math.is_finite(x), list(range(lead, len(x.shape)))) for x in parts]
-    return tf.reduce_all(found, 0)
+def is_sound(copies: Copies, steps: Transition, lead: int) -> tf.Tensor:
+    """Return whether all that an environment gave is finite and inside its discrete spaces.
+
+    It is bool with the first ``lead`` axes of the fields.
+    """
+    leaves = spaces.leaves(copies.functions.observation_space)
+    right = [tf.math.is_finite(steps.reward)]
+    for path, x in spaces.tree_items(steps.next_obs):
+        if x.dtype.is_floating:
+            right.append(tf.math.is_finite(x))
+        elif (bounds := bounds_of(leaves[path])) is not None:
+            right.append(tf.logical_and(x >= bounds[0], x <= bounds[1]))
+    return tf.reduce_all([tf.reduce_all(x, list(range(lead, len(x.shape)))) for x in right], 0)
+
+
+def bounds_of(leaf: Space) -> tuple[Any, Any] | None:
+    """Return the least and the greatest value of a discrete space; None for any other space."""
+    if isinstance(leaf, Discrete):
+        return leaf.start, leaf.start + leaf.n - 1
+    if isinstance(leaf, MultiDiscrete):
+        return leaf.start, leaf.start + leaf.nvec - 1
+    return None
 
 
 class Ends:
@@ -147,8 +165,12 @@ def tell(
         stepped(int(counts[told:].sum()), ())
 
 
-def check_finite(steps: Transition, name: str, first: int) -> None:
-    """Refuse NaN and infinity in what an environment gave; ``first`` is the number of environment steps before."""
+def check_sound(copies: Copies, steps: Transition, name: str, first: int) -> None:
+    """Refuse what is not finite or outside a discrete space; ``first`` is the number of environment steps before."""
+    leaves = spaces.leaves(copies.functions.observation_space)
+    for path, x in spaces.tree_items(steps.next_obs):
+        if (bounds := bounds_of(leaves[path])) is not None and ((x < bounds[0]) | (x > bounds[1])).any():
+            raise InvalidValue(f'{name} gave an observation outside its space {leaves[path]}: mend its step().')
     for what, field in (('observation', steps.next_obs), ('reward', steps.reward)):
         for path, x in spaces.tree_items(field):
             x = np.asarray(x)

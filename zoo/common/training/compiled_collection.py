@@ -13,7 +13,7 @@ from zoo.common.envs.about import env_name
 from zoo.common.envs.compiled.env import Compiled, steps_of
 from zoo.common.records import Evaluations, Trajectories
 from zoo.common.rollouts.compiled_play import CompiledPlay
-from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, Taken, check_finite, take_steps, tell, trajectories
+from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, Taken, check_sound, take_steps, tell, trajectories
 from zoo.common.rollouts.perturbed_play import both_ways, evaluations
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import NotFinite
@@ -70,7 +70,7 @@ class CompiledCollection(Collection):
         self.went_on(now)
         taken: Taken = tf.nest.map_structure(array_of, found)
         steps = taken.transition
-        check_finite(steps, self.name, self.collector.steps)
+        check_sound(copies, steps, self.name, self.collector.steps)
         done = steps.terminated | steps.truncated
         self.report(training, steps.reward, done)
         return trajectories(behavior, taken, np.ones_like(done), np.concatenate([begun[None], done[:-1]]))
@@ -79,7 +79,8 @@ class CompiledCollection(Collection):
         """Play all perturbations at once, each in a copy of its own, however many copies the environment has."""
         behavior, calls = self.agent.behavior, self.agent.calls
         assert isinstance(behavior, Deterministic)  # as the contract says
-        made = steps_of(self.env.functions, 2 * len(seeds), self.env.steps.copies.limit)
+        self.num_envs = 2 * len(seeds)  # which play at the same time
+        made = steps_of(self.env.functions, self.num_envs, self.env.steps.copies.limit)
         key = made.copies, behavior
         if key not in calls:
             calls[key] = CompiledPlay(made, behavior, CALL_STEPS)
@@ -97,10 +98,10 @@ class CompiledCollection(Collection):
         return self.agent.rng.integers(2**31, size=2, dtype=np.int64).astype(np.int32)
 
     def refuse_not_finite(self, steps: int) -> None:
-        """Say that what the environment gave is not finite, in a call's step with so many before it in each copy."""
+        """Say that what the environment gave is not is_sound, in a call's step with so many before it in each copy."""
         raise NotFinite(
             f'step {self.collector.steps + (steps + 1) * self.num_envs}: {self.name} gave an observation or a reward '
-            'that is NaN or infinite: mend its step().'
+            'that is NaN, infinite or outside a discrete space: mend its step().'
         )
 
     def report(self, training: StepCounter, reward: np.ndarray, done: np.ndarray) -> None:

@@ -13,7 +13,7 @@ from zoo.common.envs.compiled.copies import Copies
 from zoo.common.maths.distributions import split_seed
 from zoo.common.records import Transition
 from zoo.common.replay.tensor_ring import TensorRing
-from zoo.common.rollouts.compiled_rollouts import PlayState, finite, take_step
+from zoo.common.rollouts.compiled_rollouts import PlayState, is_sound, take_step
 from zoo.common.training.collection import Collection
 from zoo.common.training.compiled_collection import CALL_STEPS, CompiledCollection
 from zoo.common.training.training import Training
@@ -97,7 +97,7 @@ def _call_of(
             _, _, metrics = tf.while_loop(
                 lambda i, *_: i < due, one_update, (tf.constant(0), of_draws, metrics), parallel_iterations=1
             )
-            bad = tf.where(tf.logical_or(bad <= t, finite(transition, 0)), bad, t)
+            bad = tf.where(tf.logical_or(bad <= t, is_sound(copies, transition, 0)), bad, t)
             done = tf.logical_or(transition.terminated, transition.truncated)
             rewards, dones = rewards.write(t, transition.reward), dones.write(t, done)
             return t + 1, now, tensors, following, made + due, bad, metrics, rewards, dones

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from zoo.common.acting.behavior import Behavior
 from zoo.common.envs.compiled.copies import Copies
-from zoo.common.rollouts.compiled_rollouts import PlayState, finite, take_steps, trajectories
+from zoo.common.rollouts.compiled_rollouts import PlayState, is_sound, take_steps, trajectories
 from zoo.common.training.collection import Collection
 from zoo.common.training.compiled_collection import CALL_STEPS, CompiledCollection
 from zoo.common.training.training import Training
@@ -78,7 +78,8 @@ def _call_of(agent: Any, copies: Copies, behavior: Behavior, most: int, horizon:
             done = tf.logical_or(steps.terminated, steps.truncated)
             rollout = trajectories(behavior, taken, tf.ones_like(done), tf.concat([begins[None], done[:-1]], 0))
             arrays = [x[k] for x in drawn]
-            good = tf.reduce_sum(tf.math.cumprod(tf.cast(finite(steps, 1), tf.int32)))  # steps before a wrong one
+            right = tf.cast(is_sound(copies, steps, 1), tf.int32)
+            good = tf.reduce_sum(tf.math.cumprod(right))  # steps before a wrong one
             metrics = tf.cond(  # what is not finite would spoil the weights
                 good == horizon,
                 lambda: agent.traced_iteration(rollout, progress[k], *arrays),

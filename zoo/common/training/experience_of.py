@@ -7,7 +7,7 @@ import logging
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.common.acting.forward import Forward
+from zoo.common.acting.greedy import Deterministic
 from zoo.common.training.agent import Agent
 from zoo.common.training.collection import Collection
 
@@ -22,6 +22,7 @@ def experience_of(agent: Agent, env: Env | VectorEnv, render: bool, start: int) 
     if not is_compiled(env.unwrapped):
         return Collection(agent, env, render, start)
     from zoo.common.networks.network import compiles_by_xla
+    from zoo.common.rollouts.compiled_play import can_map
     from zoo.common.training.compiled_collection import CompiledCollection
 
     why = None
@@ -33,19 +34,12 @@ def experience_of(agent: Agent, env: Env | VectorEnv, render: bool, start: int) 
         why = f'{type(agent).__name__} explores in a way that is not compiled'
     elif unable := [name for name, network in agent.networks.items() if not compiles_by_xla(network)]:
         why = f'the network {unable[0]} has operations that XLA cannot compile'
-    elif agent.loop.experience == 'evaluations' and not _exchanges(agent.behavior.traceable):
-        why = 'the weights of a network that is not of Keras cannot be exchanged'
+    elif isinstance(agent.behavior, Deterministic) and not can_map(agent.behavior, agent.observation_space):
+        why = 'TensorFlow cannot run its network with other weights in each copy'
     if why is None:
         return CompiledCollection(agent, env, start)
     log.warning(IN_PYTHON, why)
     return Collection(agent, env, render, start)
-
-
-def _exchanges(forward: Forward) -> bool:
-    """Return whether a policy can be traced with other weights than its own."""
-    from zoo.common.networks.network import keras_variables
-
-    return keras_variables(forward.network, forward.trained) is not None
 
 
 def is_compiled(env: object) -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from zoo.common.acting.perturbed import SEEDS
 from zoo.common.datasets.opening import check_sources, opened
-from zoo.common.datasets.replaying import TOO_SMALL, fill, replay_of
+from zoo.common.datasets.replaying import ADDED, TOO_SMALL, fill, replay_of
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight
 from zoo.common.replay.mixed import MixedReplay
@@ -280,8 +280,10 @@ def _replay_here(
     if recorded is not None and training.steps and replay.recorded:  # a resumed buffer holds them already
         opened(agent, recorded)  # refuse a wrong name all the same
     elif recorded is not None:
-        collected = agent.collected()
+        collected, before = agent.collected(), replay.recorded
         count = fill(agent, replay, recorded, collected=collected)
+        if before:
+            training.warn(ADDED, before, count)
         if len(replay) < count:
             training.warn(TOO_SMALL, count, len(replay))
         if not (training.steps and agent.observed_recordings):

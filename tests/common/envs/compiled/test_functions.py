@@ -57,13 +57,29 @@ WRONG = {
     ),
     'Python': (
         {'step': lambda self, state, action, seed: ends(state) if state[0] > 0 else ends(state)},
-        r'step\(\) of Mine cannot be traced',
+        r'step\(\) of Mine needs the value of a tensor in Python in line \d+, as if, and, or',
     ),
     'NumPy': (
         {'step': lambda self, state, action, seed: ends(tf.constant(state.numpy()))},
-        'has to be a pure function of TensorFlow tensors',
+        'needs the value of a tensor in Python|has to be a pure function of TensorFlow tensors',
     ),
     'integers': ({'observation_space': Box(0, 9, (2,), np.int32)}, 'has dtype float32, but its space declares int32'),
+    'wide integers': (
+        {
+            'observation_space': Box(0, 255, (2,), np.uint8),
+            'reset': lambda self, seed: (tf.zeros(2), tf.zeros(2, tf.uint8)),
+            'step': lambda self, state, action, seed: (state, tf.constant([1, 260]), 0.0, FALSE, FALSE),
+        },
+        'has dtype int32, but its space declares uint8: cast it',
+    ),
+    'rolled': (
+        {'step': lambda self, state, action, seed: ends(tf.roll(state, 1, -1))},
+        'for the same copy among others: TensorFlow maps one of its operations wrongly',
+    ),
+    'padded': (
+        {'step': lambda self, state, action, seed: ends(tf.pad(state[:1], [[0, 1]], constant_values=7.0))},
+        'for the same copy among others: TensorFlow maps one of its operations wrongly',
+    ),
     'no space': ({'observation_space': 3}, 'give a space of Gymnasium'),
     'backend': ({'backend': 'torch'}, "say 'tensorflow' or 'jax'"),
 }
@@ -73,8 +89,17 @@ WRONG = {
 def test_is_refused(case):
     parts, words = WRONG[case]
     with pytest.raises((InvalidType, InvalidValue), match=words):
-        env = zoo.build_env(changed(**parts), 'compiled', nenv=2)
-        env.step(env.action_space.sample())
+        zoo.build_env(changed(**parts), 'compiled', nenv=2)
+
+
+def test_a_changed_object_is_compiled_anew():
+    functions = pure.Counter(5)
+    first = zoo.build_env(functions, 'compiled')
+    assert zoo.build_env(functions, 'compiled').steps is first.steps
+    functions.length = 1
+    env = zoo.build_env(functions, 'compiled')
+    env.reset(seed=0)
+    assert env.step(0)[2] and env.steps is not first.steps
 
 
 def test_something_is_missing():

@@ -7,6 +7,8 @@ thousands of steps, together with the policy that acts in them, into one call.
 from __future__ import annotations
 
 import copy
+import sys
+import traceback
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -122,6 +124,54 @@ def check_pure(functions: Functions) -> None:
         )
 
 
+def check_mapped(functions: Functions) -> None:
+    """Take a step in two copies at once; refuse what differs from the step of each copy by itself.
+
+    TensorFlow maps a few operations wrongly and without a word: of 2.21 ``tf.pad`` loses ``constant_values``, and
+    ``tf.roll`` with an axis from the end shifts copies. What JAX maps is right.
+
+    Raises:
+        TypeError, ValueError: the values differ, or have other shapes or dtypes than they should.
+    """
+    mapped, count = Mapped(functions), 2
+    seeds = tf.constant([[1, 1], [1, 2]], tf.int32)
+    space = copy.deepcopy(functions.action_space)
+    space.seed(0)
+    flat = [spaces.flatten(space, space.sample()) for _ in range(count)]
+    actions = [spaces.unflatten(space, spaces.tree_map(tf.constant, one)) for one in flat]
+    together = spaces.unflatten(space, spaces.tree_map(lambda *x: tf.constant(np.stack(x)), *flat))
+
+    def run() -> Any:
+        state, obs = mapped.reset(seeds)
+        return (state, obs), mapped.step(state, together, seeds)
+
+    # The concrete function: TensorFlow warns of functions that are called only once.
+    begun, stepped = tf.function(run, autograph=False).get_concrete_function()()
+    if backend_of(functions) == 'jax':
+        return
+    for i in range(count):
+        own = functions.reset(seeds[i])
+        alone = functions.step(own[0], actions[i], seeds[i])
+        _compare(mapped, 'reset', begun, own, i)
+        _compare(mapped, 'step', stepped, alone, i)
+
+
+def _compare(mapped: Mapped, method: str, together: tuple[Any, ...], alone: tuple[Any, ...], copy_: int) -> None:
+    """Refuse values of one copy among others that are not its own."""
+    path_of = dict(spaces.tree_items(spaces.flatten(mapped.functions.observation_space, alone[1])))
+    found = [*tf.nest.flatten(together[0]), *(x for _, x in spaces.tree_items(together[1])), *together[2:]]
+    parts = (path_of[path] for path, _ in spaces.tree_items(together[1]))
+    wanted = [*tf.nest.flatten(_tensors(alone[0])), *parts, *alone[2:]]
+    for x, y in zip(found, wanted, strict=True):
+        x = np.asarray(x)[copy_]
+        if not np.allclose(x, np.asarray(y), rtol=1e-3, atol=1e-4, equal_nan=True):
+            raise InvalidValue(
+                f'{method}() of {mapped.name} gives {np.asarray(y)} for one copy, and {x} for the same copy among '
+                'others: TensorFlow maps one of its operations wrongly, such as tf.pad with constant_values, or '
+                'tf.roll along axis -1: write it with other operations, such as tf.concat.'
+            )
+
+
 def name_of(functions: Any) -> str:
     """Return what to call an environment of pure functions."""
     return getattr(functions, 'name', None) or getattr(functions, '__name__', None) or type(functions).__name__
@@ -197,8 +247,14 @@ class Mapped:
             found = failures[0] if failures else error
             if isinstance(found, InvalidType | InvalidValue):
                 raise found from None
+            where = _line(found, self.functions)
+            if 'symbolic' in str(found).lower():  # TensorFlow would advise its own decorators
+                raise InvalidValue(
+                    f'{method}() of {self.name} needs the value of a tensor in Python{where}, as if, and, or, float() '
+                    "and NumPy do: use tf.where, tf.cond and TensorFlow's functions."
+                ) from found
             raise InvalidValue(
-                f'{method}() of {self.name} cannot be traced ({_said(found)}): it has to be a pure '
+                f'{method}() of {self.name} cannot be traced{where} ({_said(found)}): it has to be a pure '
                 f'function of {"JAX arrays" if backend_of(self.functions) == "jax" else "TensorFlow tensors"}.'
             ) from found
 
@@ -257,7 +313,8 @@ class Mapped:
                     f'{wanted[1:]}.'
                 )
             own = tf.as_dtype(leaf.dtype)
-            if found.dtype != own and (found.dtype.is_floating and not own.is_floating):
+            # A wider integer would wrap around, and a number with a fraction be cut off.
+            if not own.is_floating and not np.can_cast(found.dtype.as_numpy_dtype, own.as_numpy_dtype):
                 raise InvalidValue(
                     f'the {where} of {self.name} has dtype {found.dtype.name}, but its space declares {own.name}: cast '
                     'it, or declare the dtype.'
@@ -281,6 +338,13 @@ def _vectorized(function: Callable[..., Any], arguments: Any) -> Any:
 
 def _tensors(state: Any) -> Any:
     return tf.nest.map_structure(tf.convert_to_tensor, state)
+
+
+def _line(error: BaseException, functions: Any) -> str:
+    """Return the last line of the user's own file that an error came through, as ``' in line 12'``; empty if none."""
+    file = getattr(sys.modules.get(type(functions).__module__), '__file__', None)
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f' in line {lines[-1]}' if lines else ''
 
 
 def _said(error: Exception) -> str:

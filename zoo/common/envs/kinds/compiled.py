@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 from gymnasium.vector import VectorEnv
 
+from zoo.common.envs.kinds.modules import maker_of
 from zoo.common.tools.checks import takes
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 
@@ -17,7 +18,8 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
     """Return the factory :func:`make` of an environment of pure functions.
 
     Args:
-        env_id: an object with the functions, a class or function that makes one, or a name from :func:`ids`.
+        env_id: an object with the functions, a class or function that makes one, ``'module:Class'``, or a name from
+            :func:`ids`.
         env_type: ``'compiled'``.
 
     Raises:
@@ -25,7 +27,7 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
         TypeError: what is given is no environment of pure functions.
     """
     if isinstance(env_id, str):
-        if env_id not in ids():
+        if env_id not in ids() and maker_of(env_id) is None:
             raise InvalidValue(unknown(f'{env_type} environment', env_id, ids()))
     elif not (is_functions(env_id) or callable(env_id)):
         raise InvalidType(
@@ -49,6 +51,13 @@ def is_functions(env_id: Any) -> bool:
     own = ('observation_space', 'action_space', 'reset', 'step')
     # The step of an environment of the old gym interface takes the action alone.
     return all(hasattr(env_id, name) for name in own) and takes(env_id.step, 3)
+
+
+def makes_functions(env_id: Any) -> bool:
+    """Return whether this is a class of such objects; its ``step(self, state, action, seed)`` says so."""
+    if not isinstance(env_id, type) or issubclass(env_id, gymnasium.Env | VectorEnv):
+        return False
+    return all(hasattr(env_id, name) for name in ('reset', 'step')) and takes(env_id.step, 4)  # type: ignore[attr-defined]
 
 
 def make(
@@ -77,10 +86,12 @@ def functions_of(env_id: Any, kwargs: dict[str, Any]) -> Any:
         ValueError: a space that no network reads, an unknown name, or functions that are not pure.
     """
     from zoo.common.envs.compiled import classic_control
-    from zoo.common.envs.compiled.functions import check, check_pure
+    from zoo.common.envs.compiled.functions import check, check_mapped, check_pure
 
     if isinstance(env_id, str):
-        return classic_control.task(env_id, **kwargs)
+        if (maker := maker_of(env_id)) is None:
+            return classic_control.task(env_id, **kwargs)
+        env_id = maker
     if is_functions(env_id):
         if kwargs:
             raise InvalidType(
@@ -95,4 +106,5 @@ def functions_of(env_id: Any, kwargs: dict[str, Any]) -> Any:
             raise InvalidType(f'{getattr(env_id, "__name__", env_id)!r} cannot be made: {error}.') from error
     check(made)
     check_pure(made)
+    check_mapped(made)
     return made

@@ -21,7 +21,8 @@ from gymnasium.wrappers import TimeLimit
 
 from zoo.common.envs import answers
 from zoo.common.envs.kinds import pixels, rendering
-from zoo.common.envs.kinds.compiled import is_functions
+from zoo.common.envs.kinds.compiled import is_functions, makes_functions
+from zoo.common.envs.kinds.modules import imported, maker_of
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.errors import InvalidType, InvalidValue, MissingPackage, nearest, unknown
 
@@ -59,6 +60,8 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
     """
     if isinstance(env_id, str):
         maker = maker_of(env_id) if env_type == 'gymnasium' else None
+        if makes_functions(maker):
+            raise UnusableError(_pure(maker))
         return partial(make_registered, find_spec(env_id, env_type)) if maker is None else partial(_call, maker)
     if env_type != 'gymnasium':
         raise InvalidType(
@@ -66,9 +69,8 @@ def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env | VectorEnv]
             "build_env(env, 'gymnasium') takes a class, a function or an environment object."
         )
     _refuse_others(env_id)
-    if is_functions(env_id):
-        name = type(env_id).__name__
-        raise UnusableError(f"{name} is an environment of pure functions: build_env({name}(…), 'compiled').")
+    if is_functions(env_id) or makes_functions(env_id):
+        raise UnusableError(_pure(env_id if isinstance(env_id, type) else type(env_id)))
     if isinstance(env_id, (gymnasium.Env, VectorEnv)) or is_old_gym(env_id):
         return partial(_use_object, env_id)
     if callable(env_id):
@@ -144,43 +146,6 @@ def _module(spec: EnvSpec) -> str:
     return entry if isinstance(entry, str) else getattr(entry, '__module__', '')
 
 
-def maker_of(env_id: str) -> Callable[..., Any] | None:
-    """Return the class or function that ``'module:Class'`` names; None for the name of a registered environment.
-
-    Raises:
-        ImportError: the module needs another one that is not installed.
-        ValueError: there is no such module, or it has no such class.
-    """
-    package, _, name = env_id.rpartition(':')
-    if not package or not name.isidentifier():
-        return None
-    try:
-        module = _imported(package, env_id)
-    except MissingPackage as error:
-        cause = error.__cause__
-        if isinstance(cause, ModuleNotFoundError) and package.startswith(cause.name or '?'):
-            raise InvalidValue(f'there is no module {package!r} for {env_id!r}, neither here nor installed.') from None
-        raise
-    if name in registry:
-        return None
-    found = getattr(module, name, None)
-    if not callable(found):
-        own = [
-            key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, gymnasium.Env)
-        ]
-        close = nearest(name, own)
-        hint = f': did you mean {close!r}?' if close else '.'
-        raise InvalidValue(f'the module {package!r} has no environment {name!r}{hint}')
-    return cast('Callable[..., Any]', found)
-
-
-def _imported(package: str, env_id: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ImportError as error:
-        raise MissingPackage(f'the package {package!r} of {env_id!r} cannot be imported: {error}.') from error
-
-
 def find_spec(env_id: str, env_type: str) -> EnvSpec:
     """Return the registered specification of ``env_id``. (Gymnasium's own look-up warns of old versions and guesses.)
 
@@ -190,7 +155,7 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
     """
     package, _, name = env_id.rpartition(':')
     if package:
-        _imported(package, env_id)
+        imported(package, env_id)
     register(env_type)
     spec = registry.get(name)
     if spec is None:
@@ -432,6 +397,11 @@ def _refuse_others(env: Any) -> None:
             f"{name} is a vector environment, but not Gymnasium's: give the class or the function of one environment, "
             f'with nenv={env.num_envs} for as many copies.'
         )
+
+
+def _pure(cls: Any) -> str:
+    name = cls.__name__
+    return f"{name} is an environment of pure functions: build_env({name}(…), 'compiled')."
 
 
 def _name(maker: Any) -> str:
