@@ -128,11 +128,13 @@ def check_mapped(functions: Functions) -> None:
     """Take a step in two copies at once; refuse what differs from the step of each copy by itself.
 
     TensorFlow maps a few operations wrongly and without a word: of 2.21 ``tf.pad`` loses ``constant_values``, and
-    ``tf.roll`` with an axis from the end shifts copies. What JAX maps is right.
+    ``tf.roll`` with an axis from the end shifts copies. What JAX maps is right, and not looked at.
 
     Raises:
         TypeError, ValueError: the values differ, or have other shapes or dtypes than they should.
     """
+    if backend_of(functions) == 'jax':
+        return
     mapped, count = Mapped(functions), 2
     seeds = tf.constant([[1, 1], [1, 2]], tf.int32)
     space = copy.deepcopy(functions.action_space)
@@ -147,8 +149,6 @@ def check_mapped(functions: Functions) -> None:
 
     # The concrete function: TensorFlow warns of functions that are called only once.
     begun, stepped = tf.function(run, autograph=False).get_concrete_function()()
-    if backend_of(functions) == 'jax':
-        return
     for i in range(count):
         own = functions.reset(seeds[i])
         alone = functions.step(own[0], actions[i], seeds[i])
