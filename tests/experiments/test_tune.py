@@ -196,16 +196,19 @@ class FakeTrial:
         self.user_attrs[name] = value
 
 
-def trial_of(monkeypatch: pytest.MonkeyPatch, trial: FakeTrial, seeds: int) -> tuple[Any, list[tuple[int, str]]]:
+def trial_of(
+    monkeypatch: pytest.MonkeyPatch, trial: FakeTrial, seeds: int, learns: bool = True
+) -> tuple[Any, list[tuple[int, str]]]:
     """Do a trial whose tests return the seed plus the number of the test; return its value, and what was trained."""
     trained: list[tuple[int, str]] = []
 
-    def train(alg: str, env_id: Any, env_type: str, *, run_dir: Path, callbacks: list[Any], **params: Any) -> None:
+    def train(alg: str, env_id: Any, env_type: str, *, run_dir: Path, callbacks: list[Any], **params: Any) -> Any:
         trained.append((params['seed'], os.fspath(run_dir)))
         for step in (10, 20, 30, 40, 50):
             callbacks[0].value = params['seed'] + step / 10
             if callbacks[0](SimpleNamespace(steps=step, done=step == 50)) is False:
                 break
+        return None, SimpleNamespace(losses={'q': 1.0} if learns else {})
 
     found: list[Any] = []
 
@@ -256,6 +259,14 @@ class TestSeeds:
 
     def test_it_is_not_pruned_when_all_is_done(self, monkeypatch):
         assert trial_of(monkeypatch, FakeTrial((15,)), 3)[0] == 13.0
+
+    def test_a_trial_without_an_update_says_so(self, monkeypatch, tmp_path):
+        for learns in (True, False):
+            trial = FakeTrial()
+            trial_of(monkeypatch, trial, 1, learns)
+            assert ('unlearned' in trial.user_attrs) is not learns
+        made = tune.Tuning(tmp_path, 'DQN', 'CartPole-v1', (tune.Trial(0, 'complete', 2.0, {}, learned=False),))
+        assert 'trial 0 (nothing was learned: it ended before the first update)' in repr(made)
 
     def test_what_is_told(self, tmp_path):
         trials = (

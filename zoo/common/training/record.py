@@ -78,7 +78,7 @@ def record_episodes(
     if arguments is not None:  # how many copies played says nothing of the episodes
         arguments = {name: value for name, value in arguments.items() if name not in ('nenv', 'vectorized')}
     environment = Environment(known.name, known.type, arguments)
-    if path is not None and Path(path).exists():
+    if isinstance(path, str | os.PathLike) and Path(path).exists():
         log.warning("'%s' is written anew: the episodes that it holds are replaced.", path)
     writer = None if path is None else writer_for(path, observation_space, action_space, environment)
     act, adaptor, begin, log_prob = _acting(agent, observation_space, action_space, vector, deterministic)
