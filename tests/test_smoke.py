@@ -46,6 +46,7 @@ COMMANDS = {
     'test': 'test last --episodes 1',
     'enjoy': 'enjoy last --episodes 1',
     'film': 'film last --max-steps 3',
+    'record': 'record last --episodes 1',
     'list': 'list algorithms',
     'describe': 'describe PPO',
     'show': 'show last --networks',

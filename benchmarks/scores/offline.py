@@ -92,38 +92,27 @@ def replay(alg: str, env_id: str, steps: int, **params: Any) -> Callable[[Path],
     return make
 
 
-def cheetah(kind: str) -> Callable[[Path], None]:
-    """Return a recipe from one run of SAC in ``HalfCheetah-v5``, which goes on where it stopped.
+def early(alg: str, env_id: str, steps: int, kind: str) -> Callable[[Path], None]:
+    """Return a recipe from the first steps of one training, which is kept in a folder of its own.
 
-    ``'medium'``: 100 episodes of the agent after 100,000 steps, with exploration. ``'replay'``: the 100,000 transitions
-    until then. ``'expert'``: 100 episodes of the agent at the end.
+    ``'medium'``: 100 episodes of its last agent, with exploration. ``'replay'``: every transition that it collected.
     """
 
     def make(path: Path) -> None:
         import zoo
 
-        run = _cheetah_run()
-        early = run.path / 'checkpoints' / '000100000'
-        env = run.build_env(DATA_SEED, nenv=1)
+        place = FOLDER / f'{alg}_{env_id}_{steps}'
+        if not any((place / 'checkpoints').glob('[0-9]*')):
+            zoo.train(alg, env_id, seed=DATA_SEED, train_steps=steps, run_dir=place, checkpoint_buffer=True, verbose=0)
+        elif zoo.load(place).loop_state is not None:  # it was interrupted
+            zoo.resume(place, verbose=0)
+        run = zoo.open_run(place)
         if kind == 'replay':
-            zoo.open_dataset(early).save(path)
+            zoo.open_dataset(place).save(path)
         else:
-            agent = zoo.load(early) if kind == 'medium' else run.load()
-            zoo.record_episodes(agent, env, path, 100, False, DATA_SEED)
+            zoo.record_episodes(run.load(), run.build_env(DATA_SEED, nenv=1), path, 100, False, DATA_SEED)
 
     return make
-
-
-def _cheetah_run() -> Any:
-    """Return the run of the trained agent ``SAC/HalfCheetah-v5``, seed 0, trained first if it is missing."""
-    import agents
-    import zoo
-
-    asked = agents.ROWS['SAC/HalfCheetah-v5']
-    folder = agents.folder_of(asked, 0)
-    if not any((folder / 'checkpoints').glob('[0-9]*')) or zoo.load(folder).loop_state is not None:
-        agents.train(asked, 0)
-    return zoo.open_run(folder)
 
 
 #: How each dataset is made.
@@ -135,9 +124,9 @@ DATA: dict[str, Callable[[Path], None]] = {
     'pendulum-expert': expert('TD3/Pendulum-v1', 100, deterministic=False),
     'pendulum-medium': half_trained('TD3', 'Pendulum-v1', 4_000, 100),
     'pendulum-replay': replay('TD3', 'Pendulum-v1', 20_000),
-    'halfcheetah-medium': cheetah('medium'),
-    'halfcheetah-replay': cheetah('replay'),
-    'halfcheetah-expert': cheetah('expert'),
+    'halfcheetah-medium': early('SAC', 'HalfCheetah-v5', 100_000, 'medium'),
+    'halfcheetah-replay': early('SAC', 'HalfCheetah-v5', 100_000, 'replay'),
+    'halfcheetah-expert': expert('SAC/HalfCheetah-v5', 100, deterministic=False),
 }
 
 
@@ -212,7 +201,7 @@ ROWS: dict[str, Row] = {
 }
 _OFFLINE = ('TD3BC', 'IQL', 'CQL', 'AWAC', 'FQL')
 _PEERS = ('TD3BC', 'IQL', 'CQL', 'AWAC')
-for _env_id, _updates, _seeds in (('Pendulum-v1', 10_000, 10), ('HalfCheetah-v5', 100_000, 3)):
+for _env_id, _updates, _seeds in (('Pendulum-v1', 10_000, 10), ('HalfCheetah-v5', 20_000, 3)):
     for _kind in ('replay', 'medium', 'expert'):
         for _alg in _OFFLINE:
             _place = _env_id.partition('-')[0].lower()

@@ -292,6 +292,16 @@ TASKS['ppo-64'] = dataclasses.replace(
     libraries=('zoo', 'zoo-compiled', 'rejax'),
     bars={},
 )
+#: An environment in JAX: run it with a Python that has the extra jax.
+TASKS['ppo-minatar'] = dataclasses.replace(
+    TASKS['ppo-64'],
+    title='PPO, 64 copies of `Breakout-MinAtar` of gymnax, 128 steps each, 4 epochs, minibatch 1,024, 64×64 on the '
+    'flattened image',
+    env='Breakout-MinAtar',
+    type='gymnax',
+    batch_size=1024,
+    libraries=('zoo', 'rejax'),
+)
 #: Off policy: steps, replay buffer and updates in one call.
 for _name, _more in (('sac', ('zoo-compiled',)), ('dqn', ('zoo-compiled', 'rejax'))):
     TASKS[_name] = dataclasses.replace(TASKS[_name], libraries=TASKS[_name].libraries + _more)

@@ -23,6 +23,7 @@ and critic by an optimizer each, and clips no gradient's norm.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -283,6 +284,9 @@ def main() -> None:
     peers = args.peers_python or peers_python('.peers', PEERS)
     names = list(TASKS) if args.task == 'all' else [args.task]
     for name in names:
+        if args.task == 'all' and TASKS[name].type == 'gymnax' and not importlib.util.find_spec('gymnax'):
+            print(f'{name} is left out: it needs the extra jax, which zoo-rl[jax] installs.', flush=True)
+            continue
         found = compare(name, args.rounds, peers, libraries)
         # Read again before writing: results of other tasks are kept, so that they can be run one by one.
         results = read_results('throughput') | {name: found}

@@ -113,6 +113,8 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
     cls = getattr(algorithms, task.alg)
     alg_params |= {name: default for name, default in cls.params().items() if name not in FROM_SPACES}
     alg_params |= zoo_arguments(task)[0]
+    if task.type == 'gymnax':  # rejax has no convolutions: it flattens images
+        alg_params['net_list'] = [_flat(env.single_observation_space.shape, task) for _ in cls.network_names]
     for spec in alg_params['net_list']:
         if isinstance(spec, dict):  # a name would mean that it shares that network's layers
             spec['hidden'] = list(task.net_arch)
@@ -123,6 +125,14 @@ def zoo_agent(library: str, task: Task) -> tuple[Any, Any]:
         if task.alg in ('DQN', 'QRDQN'):
             spec['clip_norm'] = 10.0  # Stable-Baselines3's default, which zoo's for an environment may not have
     return cls(**alg_params), env
+
+
+def _flat(shape: tuple[int, ...], task: Task) -> Any:
+    """Return dense layers on a flattened image."""
+    import keras
+
+    dense = [keras.layers.Dense(units, 'tanh') for units in task.net_arch]
+    return keras.Sequential([keras.Input(shape), keras.layers.Flatten(), *dense])
 
 
 def zoo_trainer(library: str, task: Task) -> Train:

@@ -350,10 +350,13 @@ def test_every_command_takes_words_and_options(words: str, algorithms_found: lis
     assert getattr(args, 'environment', None) == environment
 
 
-def test_the_old_name_of_film(a_run: Path, capsys):
-    code, out, err = said(capsys, 'record', 'last', '--max-steps', '3')
-    assert (code, out) == (0, f'runs/{a_run.name}/film.gif\n')
-    assert err == 'zoo record is called zoo film now; the old name goes on working for a while.\n'
+def test_record_writes_episodes_to_learn_from(a_run: Path, capsys):
+    code, out, err = said(capsys, 'record', 'last', '--episodes', '2')
+    assert (code, err) == (0, '')
+    dataset = zoo.open_dataset(a_run / 'episodes.npz')
+    assert len(dataset) == 2 and dataset[0].log_prob is None and out == f'{dataset.summary()}\n'
+    assert said(capsys, 'record', 'last', '--episodes', '1', '--explore', '--out', 'explored')[0] == 0
+    assert zoo.open_dataset('explored')[0].log_prob is not None
 
 
 def test_errors_of_others_name_their_kind_and_can_be_traced(capsys, monkeypatch):

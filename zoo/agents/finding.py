@@ -41,6 +41,11 @@ def named(source: str) -> Path | None:
         ValueError: it looks like a name and is none, or the agent is not on this machine.
     """
     algorithm, slash, environment = source.partition('/')
+    if not slash and not Path(source).exists():
+        of_it = [found.name for found in _cards().values() if source.lower() == found.algorithm.lower()]
+        if of_it:
+            told = f'{source!r} is an algorithm: a trained agent is named with its environment, such as {of_it[0]}'
+            raise InvalidValue(f'{told}; zoo.list_agents() has all.', shell=f'{told}; zoo list agents has all.')
     if not slash or not environment or algorithm in ('', '.', '..', '~') or '/' in environment or '\\' in source:
         return None
     known = _cards()

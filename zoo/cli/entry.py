@@ -22,8 +22,6 @@ from zoo.common.tools.habits import COMMANDS as COMMAND_HABITS
 from zoo.common.tools.habits import option_answer
 from zoo.common.tools.printing import say
 
-#: Commands that version 0.1 had under another name.
-_RENAMED = {'record': 'film'}
 #: A word that is an option rather than a negative number or the name ``-`` of a stream.
 _OPTION = re.compile(r'-[A-Za-z]|--[^-]')
 
@@ -117,9 +115,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    if argv and argv[0] in _RENAMED:
-        say(f'zoo {argv[0]} is called zoo {_RENAMED[argv[0]]} now; the old name goes on working for a while.')
-        argv[0] = _RENAMED[argv[0]]
     try:
         at = commands.get(argv[0] if argv else '', parser)
         for word in argv:  # argparse would first take the word after an unknown option for something else

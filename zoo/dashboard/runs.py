@@ -101,7 +101,7 @@ def _made(run: Any, begun: float) -> RunRow:
     rates = [rate for rate in run.progress.get('speed/steps_per_second', []) if math.isfinite(rate)]
     score = float(np.mean(returns[-_WINDOW:])) if returns else math.nan
     rate = float(np.median(rates)) if rates else math.nan
-    return RunRow(run, begun, run.steps, run.train_steps, score, rate, run.settings, {})
+    return RunRow(run, begun, run.steps, run.end, score, rate, run.settings, {})
 
 
 def _told_apart(rows: Sequence[RunRow]) -> list[RunRow]:

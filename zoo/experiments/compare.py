@@ -29,7 +29,7 @@ from zoo.experiments import workers
 from zoo.experiments.plans import Plan
 from zoo.experiments.references import Scale
 from zoo.experiments.report import Comparison, Comparisons, few
-from zoo.experiments.results import folder_name, read_result
+from zoo.experiments.results import UNLEARNED, folder_name, read_result
 from zoo.experiments.runs import runs_folder
 from zoo.experiments.statistics import ENOUGH
 from zoo.experiments.summary import check_names as check_environments
@@ -150,6 +150,9 @@ def compare(
         if progress:
             for name, sentence in told.items():
                 say(f'{name}: {sentence}' if several else sentence)
+            for plan, place in zip(plans, places, strict=True):
+                if others := plan.others(place):
+                    say(f"'{place}' also holds runs of {', '.join(others)}: they are kept, but not in this report.")
             if few(len(wanted)):
                 say(few(len(wanted)))
         scales = {plan.environment: plan.scale(progress) for plan in plans} if several else {}
@@ -195,6 +198,8 @@ def _do(
         if progress:
             found = read_result(task.args[0])
             told = f'failed: {reason}' if found is None else f'{found["score"]:.4g} after {found["seconds"]:.0f} s'
+            if found is not None and 'unlearned' in found:
+                told += f' ({UNLEARNED})'
             say(f'[{done}/{total}] {task.name}: {told}')
 
     begun = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)

@@ -83,6 +83,11 @@ class Plan:
         name = f'{label} in {self.environment}, seed {seed}' if several else f'{label}, seed {seed}'
         return workers.Task(name, run_one, args, place / 'output.txt')
 
+    def others(self, folder: Path) -> list[str]:
+        """Return the folders in the folder that hold runs of none of these labels."""
+        own = set(map(folder_name, self.settings))
+        return sorted(path.parent.name for path in folder.glob('*/settings.json') if path.parent.name not in own)
+
     def scores(self, folder: Path, seeds: Sequence[int]) -> dict[str, tuple[Score, ...]]:
         """Return by label the scores of the runs that have ended."""
         found = {}
@@ -129,10 +134,11 @@ def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed:
     """Train and test one run; this is what each process does."""
     params = {'verbose': 0, 'evaluate': False, **own}
     alg = params.pop('alg')
-    found = resumed_agent(folder)
+    found, learned = resumed_agent(folder), True
     if found is None:
         agent, trained = train(alg, env_id, env_type, seed=seed, run_dir=folder, **params)
         found = agent, trained.wall_time
+        learned = bool(trained.losses)
     agent, seconds = found
     # Not the seed of the training, and the same for all algorithms.
     env = build_env(env_id, env_type, seed=10_000 + seed, **(params.get('env_params') or {}))
@@ -140,7 +146,7 @@ def run_one(folder: Path, own: dict[str, Any], env_id: Any, env_type: str, seed:
     env.close()
     result = {'score': float(np.mean(tested.returns)), 'returns': tested.returns}
     result |= {'steps_per_second': agent.steps / max(seconds, 1e-9), 'seconds': seconds}
-    write_json(folder / 'result.json', result)
+    write_json(folder / 'result.json', result if learned else {**result, 'unlearned': True})
 
 
 def resumed_agent(folder: Path) -> tuple[Any, float] | None:

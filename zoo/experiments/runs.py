@@ -79,6 +79,11 @@ class Run:
         return int(self.config.get('learn_params', {}).get(name, 0))
 
     @property
+    def end(self) -> int:
+        """The :attr:`steps` at which the last call of ``learn`` ends. Those of earlier calls are among them."""
+        return int(self.config.get('end', self.train_steps))
+
+    @property
     def dataset(self) -> list[str] | None:
         """The paths of the dataset that the last call of ``learn`` learned from; None: it stepped an environment."""
         given = self.config.get('learn_params', {})
@@ -293,6 +298,10 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
         return known[-1]
     if given.is_dir():
         raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
+    if given.is_file():
+        told, data = f"'{given}' is a file, and a run is a folder", given.suffix in ('.npz', '.hdf5', '.h5')
+        python = f'{told}. Recorded episodes are opened by zoo.open_dataset.' if data else f'{told}.'
+        raise InvalidValue(python, shell=f'{told}. Recorded episodes: zoo show dataset {given}.' if data else python)
     trained = named(os.fspath(run))
     if trained is not None:
         return Run(trained, _config(trained))

@@ -119,6 +119,7 @@ def train(
         env_type = find_env_type(env_id)
     cls: Any = getattr(algorithms, alg)
     check_names(cls, params)
+    _check_lengths(params)
     if learning_rate is not None and 'learning_rate' in known_params(cls):  # of the algorithm, not of an optimizer
         params, learning_rate = {**params, 'learning_rate': learning_rate}, None
     if learning_rate is not None and not cls.optimizer_names:
@@ -350,6 +351,15 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
             raise refused(name, unknown(f'parameter of {cls.__name__}', name, [*known, *ARGUMENTS]))
         told = told if ' ' in told else f'it is called {told!r} here'
         raise refused(name, f'unknown parameter {name!r}: {told}.')
+
+
+def _check_lengths(params: Mapping[str, Any]) -> None:
+    """Refuse both lengths of a training: it steps an environment or learns from a dataset."""
+    if params.get('train_steps') is not None and params.get('train_updates') is not None:
+        without = 'train_steps' if params.get('dataset') is not None else 'train_updates'
+        what = 'with a dataset no step is taken' if without == 'train_steps' else 'there is no dataset'
+        raise InvalidValue(f'train_steps counts environment steps and train_updates updates on a dataset: {what}, so '
+                           f'leave {without} out.')  # fmt: skip
 
 
 def plain_settings(value: Any) -> Any:

@@ -26,7 +26,7 @@ from zoo.common.tools.printing import Table, say
 from zoo.common.tools.processes import alone_in
 from zoo.common.training.display import in_verbose
 from zoo.experiments import workers
-from zoo.experiments.results import keep_settings
+from zoo.experiments.results import UNLEARNED, keep_settings
 from zoo.experiments.runs import runs_folder
 from zoo.experiments.search_space import Choice, space_of
 from zoo.experiments.train import copies_for, kept_defaults, train
@@ -93,7 +93,7 @@ class Tuning:
         for trial in sorted(known, key=lambda trial: -(trial.score or 0.0))[:5]:
             values = ', '.join(f'{name}={_short(value)}' for name, value in trial.params.items())
             mark = '' if trial.state == 'complete' else f' ({trial.state})'
-            mark += '' if trial.learned else ' (nothing was learned: it ended before the first update)'
+            mark += '' if trial.learned else f' ({UNLEARNED})'
             if len(trial.scores) > 1:
                 mark += f' [{", ".join(f"{score:.4g}" for score in trial.scores.values())}]'
             lines.append(f'  {trial.score:10.4g}  trial {trial.number}{mark}: {values}')

@@ -319,7 +319,9 @@ def _train(
             calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]
             steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
             begun = before.get('seed') if settings.resume else seed
-            learned = {'seed': begun, 'calls': calls, 'callbacks': list(steering), 'learn_params': written}
+            done = (agent.loop_state or {}).get('steps', 0) if settings.resume else 0
+            end = agent.steps - done + settings.train_steps
+            learned = {'seed': begun, 'calls': calls, 'end': end, 'callbacks': list(steering), 'learn_params': written}
             own = before.get('own_defaults') if own is None else own
             learned |= {} if own is None else {'own_defaults': own}
             learned |= {name: before[name] for name in ('start_from', 'resumed_with') if name in before}

@@ -56,6 +56,8 @@ FOR_USERS = (
     'rollout', 'evaluate', 'observe', 'apply_gradients', 'trainable_variables', 'action_adaptor', 'progress', 'reseed',
 )  # fmt: skip
 
+#: The algorithms that the refusal of an action space names first.
+_FIRST = ('PPO', 'DQN', 'SAC', 'TD3')
 #: What is said of a field without a meaning that is not given.
 _NO_DEFAULT = 'it has no default; annotate it as ClassVar, or set it in build(), if it is no parameter'
 
@@ -197,9 +199,11 @@ class Parameterized(Updating):
         kind = type(space).__name__
         if kind not in cls.acts_in:
             able = [name for name in catalog.NAMES if kind in catalog.find(name).acts_in]
+            first = [name for name in _FIRST if name in able] or able
+            others = f', or {len(able) - len(first)} others' if len(able) > len(first) else ''
             raise InvalidValue(
                 f'{cls.__name__} cannot act in {spaces.describe(space)}; '
-                + (f'use {" or ".join(able)}.' if able else 'no algorithm here can.')
+                + (f'use {" or ".join(first)}{others}.' if able else 'no algorithm here can.')
             )
         if (cls.squash or cls.bounded) and not ActionAdaptor(space).bounded:
             boxes = [leaf for leaf in spaces.leaves(space).values() if isinstance(leaf, Box)]

@@ -6,7 +6,9 @@ status or None for 0. A new command is such a module and its name here.
 
 from importlib import import_module
 
-_NAMES = 'train test estimate enjoy film list describe show plot check compare tune export push dashboard completion'
+_NAMES = (
+    'train test estimate enjoy film record list describe show plot check compare tune export push dashboard completion'
+)
 
 #: In the order in which ``zoo --help`` lists them.
 COMMANDS = tuple(import_module(f'{__name__}.{name}') for name in _NAMES.split())

@@ -54,7 +54,7 @@ def _list_runs(_: str | None) -> None:
     for run in zoo.list_runs():
         last = run.last('episode/return')
         begun = time.strftime('%Y-%m-%d %H:%M', time.localtime((run.path / 'config.json').stat().st_mtime))
-        done = f'{run.steps:,} of {run.train_steps:,}'
+        done = f'{run.steps:,} of {run.end:,}'
         if run.checkpoint_steps != run.steps:
             done += f', {run.checkpoint_steps:,} saved'
         rows.append((run.name, run.algorithm, run.environment, done, '' if last is None else f'{last:.6g}', begun))

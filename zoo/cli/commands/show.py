@@ -79,7 +79,7 @@ def _facts(run: Any) -> list[tuple[str, str]]:
         ('environment', run.environment),
         ('seed', str(run.seed)),
         ('dataset', ', '.join(run.dataset or ())),
-        ('steps' if run.dataset is None else 'updates', f'{run.steps:,} of {run.train_steps:,}'),
+        ('steps' if run.dataset is None else 'updates', f'{run.steps:,} of {run.end:,}'),
         ('saved', '' if run.checkpoint_steps == run.steps else _saved(run)),
         ('episodes', played if run.dataset is None else ''),
         ('speed', '' if rate is None else f'{rate:,.0f} steps/s in the last row of the log'),
