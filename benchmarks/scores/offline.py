@@ -49,6 +49,9 @@ from common import (
 FOLDER = BENCHMARKS / 'runs' / 'offline'
 PEER = ('torch==2.13.0', 'd3rlpy==2.8.1', 'gymnasium==1.0.0')
 TEST_SEED, TEST_EPISODES = 10_000, 20
+#: What a test with this seed gives to the first reset of its environment. d3rlpy's test gives it the same: all policies
+#: begin in the same 20 states. A state more or less near the bottom moves a score in Pendulum by 50.
+FIRST_RESET = 142_806_477
 #: The seed of everything that makes a dataset.
 DATA_SEED = 77
 
@@ -242,7 +245,7 @@ def run(name: str, seed: int) -> dict[str, Any]:
         found = answer_of(command, environment(), shown=True)
     else:
         given = {'alg': asked.alg, 'env_id': asked.env_id, 'data': str(exported(asked.data)), 'seed': seed}
-        given |= {'updates': asked.updates, 'episodes': TEST_EPISODES, 'test_seed': TEST_SEED, 'changes': asked.changes}
+        given |= {'updates': asked.updates, 'episodes': TEST_EPISODES, 'test_seed': FIRST_RESET, 'changes': asked.changes}
         peer = Path(__file__).resolve().with_name('offline_peer.py')
         command = [peers_python('.d3rlpy', PEER), str(peer), '--run', json.dumps(given)]
         found = answer_of(command, environment())

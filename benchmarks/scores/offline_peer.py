@@ -55,7 +55,7 @@ def main() -> None:
     env = gymnasium.make(run['env_id'])
     returns = []
     for episode in range(run['episodes']):
-        obs, _ = env.reset(seed=run['test_seed'] + episode)
+        obs, _ = env.reset(seed=None if episode else run['test_seed'])
         total, ended = 0.0, False
         while not ended:
             obs, reward, terminated, truncated, _ = env.step(algorithm.predict(np.asarray(obs, np.float32)[None])[0])
