@@ -28,12 +28,20 @@ ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
     'ppo-pendulum': ('PPO', 'Pendulum-v1', {}),
     'ppo-acrobot': ('PPO', 'Acrobot-v1', {'train_steps': 200_000}),
     'ppo-mountaincar': ('PPO', 'MountainCar-v0', {'train_steps': 300_000}),
+    # Equal steps and updates, of few copies and of many.
+    'ppo-cartpole-64': ('PPO', 'CartPole-v1', {'nenv': 64, 'horizon': 32, 'train_steps': 2_000_000}),
+    'ppo-cartpole-1024': ('PPO', 'CartPole-v1', {'nenv': 1024, 'horizon': 32, 'train_steps': 2_000_000}),
     'dqn-cartpole': ('DQN', 'CartPole-v1', {}),
     'es-cartpole': ('ES', 'CartPole-v1', {}),
     'ars-cartpole': ('ARS', 'CartPole-v1', {}),
 }
 SEEDS = range(200, 205)
 FORMS = ('ordinary', 'compiled')
+
+
+def forms_of(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Return how the environment of a row runs: many copies are compiled alone."""
+    return ('compiled',) if 'nenv' in settings else FORMS
 
 
 def score(name: str, form: str, seed: int) -> dict[str, float]:
@@ -62,7 +70,8 @@ def report(results: dict[str, Any]) -> list[str]:
     ]
     for name, (alg, env_id, settings) in ROWS.items():
         steps = f', {settings["train_steps"]:,} steps' if settings else ''
-        for form in FORMS:
+        steps += f', {settings["nenv"]:,} copies' if 'nenv' in settings else ''
+        for form in forms_of(settings):
             found = list(results.get(name, {}).get(form, {}).values())
             if not found:
                 lines.append(row(f'{alg} `{env_id}`{steps}', form, 0, 'not run', '', '', ''))
@@ -83,7 +92,7 @@ def main() -> None:
     results = read_results('compiled')
     for name in () if asked.pages else checked(parser, 'row', asked.rows, ROWS):
         for seed in SEEDS:
-            for form in FORMS:
+            for form in forms_of(ROWS[name][2]):
                 kept = results.setdefault(name, {}).setdefault(form, {})
                 if str(seed) not in kept:
                     kept[str(seed)] = score(name, form, seed)

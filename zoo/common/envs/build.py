@@ -154,10 +154,14 @@ def build_env(
             an ``action_mask`` for actions that cannot be masked.
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
-    env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
-    if kwargs.get('render_mode') == 'human':
+    mode = kwargs.get('render_mode')
+    if mode is not None:
         from zoo.common.envs.kinds import rendering
 
+        if mode == 'rgb_array':
+            rendering.draw_without_display()
+    env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
+    if mode == 'human':
         try:
             rendering.check_window(_name(env_id))
         except ValueError:
