@@ -67,8 +67,8 @@ def report(results: dict[str, Any]) -> list[str]:
         '# Scores in compiled environments',
         '',
         '`python benchmarks/scores/compiled.py`: default settings, five seeds that nothing was tuned on, 20 test '
-        'episodes each, in the ordinary environment where there is one. Seconds are of whole trainings beside other programs, with '
-        'compiling.',
+        'episodes each, in the ordinary environment where there is one. Seconds are of whole trainings beside other '
+        'programs, with compiling.',
         '',
         *header('training', 'form', 'seeds', 'median', 'least', 'most', 'seconds, median'),
     ]
