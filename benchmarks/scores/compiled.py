@@ -11,6 +11,7 @@ again. ``results/compiled.md`` is written from it.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import statistics
 import sys
@@ -28,12 +29,22 @@ ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
     'ppo-pendulum': ('PPO', 'Pendulum-v1', {}),
     'ppo-acrobot': ('PPO', 'Acrobot-v1', {'train_steps': 200_000}),
     'ppo-mountaincar': ('PPO', 'MountainCar-v0', {'train_steps': 300_000}),
+    # Equal steps and updates, of few copies and of many.
+    'ppo-cartpole-64': ('PPO', 'CartPole-v1', {'nenv': 64, 'horizon': 32, 'train_steps': 2_000_000}),
+    'ppo-cartpole-1024': ('PPO', 'CartPole-v1', {'nenv': 1024, 'horizon': 32, 'train_steps': 2_000_000}),
+    # In JAX: it needs the extra jax.
+    'ppo-breakout-minatar': ('PPO', 'Breakout-MinAtar', {'env_type': 'gymnax', 'train_steps': 2_000_000}),
     'dqn-cartpole': ('DQN', 'CartPole-v1', {}),
     'es-cartpole': ('ES', 'CartPole-v1', {}),
     'ars-cartpole': ('ARS', 'CartPole-v1', {}),
 }
 SEEDS = range(200, 205)
 FORMS = ('ordinary', 'compiled')
+
+
+def forms_of(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Return how the environment of a row runs: many copies, and environments in JAX, are compiled alone."""
+    return ('compiled',) if settings.keys() & {'nenv', 'env_type'} else FORMS
 
 
 def score(name: str, form: str, seed: int) -> dict[str, float]:
@@ -45,7 +56,8 @@ def score(name: str, form: str, seed: int) -> dict[str, float]:
     begin = time.perf_counter()
     agent, _ = zoo.train(alg, env_id, seed=seed, run_dir=False, verbose=0, **settings, **how)
     seconds = time.perf_counter() - begin
-    tested = agent.learn(zoo.build_env(env_id, seed=10_000 + seed), 'test', test_episodes=20)
+    env = zoo.build_env(env_id, settings.get('env_type', 'classic_control'), seed=10_000 + seed)
+    tested = agent.learn(env, 'test', test_episodes=20)
     return {'score': statistics.fmean(tested.returns), 'seconds': seconds}
 
 
@@ -55,14 +67,15 @@ def report(results: dict[str, Any]) -> list[str]:
         '# Scores in compiled environments',
         '',
         '`python benchmarks/scores/compiled.py`: default settings, five seeds that nothing was tuned on, 20 test '
-        'episodes each in the ordinary environment. Seconds are of whole trainings beside other programs, with '
-        'compiling.',
+        'episodes each, in the ordinary environment where there is one. Seconds are of whole trainings beside other '
+        'programs, with compiling.',
         '',
         *header('training', 'form', 'seeds', 'median', 'least', 'most', 'seconds, median'),
     ]
     for name, (alg, env_id, settings) in ROWS.items():
         steps = f', {settings["train_steps"]:,} steps' if settings else ''
-        for form in FORMS:
+        steps += f', {settings["nenv"]:,} copies' if 'nenv' in settings else ''
+        for form in forms_of(settings):
             found = list(results.get(name, {}).get(form, {}).values())
             if not found:
                 lines.append(row(f'{alg} `{env_id}`{steps}', form, 0, 'not run', '', '', ''))
@@ -82,8 +95,11 @@ def main() -> None:
     asked = parser.parse_args()
     results = read_results('compiled')
     for name in () if asked.pages else checked(parser, 'row', asked.rows, ROWS):
+        if 'env_type' in ROWS[name][2] and not importlib.util.find_spec('gymnax'):
+            print(f'{name} is left out: it needs the extra jax.', flush=True)
+            continue
         for seed in SEEDS:
-            for form in FORMS:
+            for form in forms_of(ROWS[name][2]):
                 kept = results.setdefault(name, {}).setdefault(form, {})
                 if str(seed) not in kept:
                     kept[str(seed)] = score(name, form, seed)

@@ -155,6 +155,11 @@ class TestNames:
     def test_what_cannot_be_a_name_is_a_path(self, name):
         assert finding.named(name) is None
 
+    @pytest.mark.parametrize('use', [zoo.load, zoo.open_run])
+    def test_an_algorithm_alone_is_no_name(self, use):
+        with pytest.raises(ValueError, match="^'ppo' is an algorithm: a trained agent .*, such as PPO/"):
+            use('ppo')
+
     def test_a_wrong_path_in_a_folder_that_exists_is_no_name(self, tmp_path):
         (tmp_path / 'runs').mkdir()
         with pytest.raises(ValueError, match='there is no checkpoint at'):

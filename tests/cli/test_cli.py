@@ -353,7 +353,7 @@ def test_every_command_takes_words_and_options(words: str, algorithms_found: lis
 def test_record_writes_episodes_to_learn_from(a_run: Path, capsys):
     code, out, err = said(capsys, 'record', 'last', '--episodes', '2')
     assert (code, err) == (0, '')
-    dataset = zoo.open_dataset(a_run / 'episodes.npz')
+    dataset = zoo.open_dataset(f'runs/{a_run.name}/episodes.npz')
     assert len(dataset) == 2 and dataset[0].log_prob is None and out == f'{dataset.summary()}\n'
     assert said(capsys, 'record', 'last', '--episodes', '1', '--explore', '--out', 'explored')[0] == 0
     assert zoo.open_dataset('explored')[0].log_prob is not None

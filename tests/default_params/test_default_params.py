@@ -82,6 +82,8 @@ def type_of(env_id: str) -> str:
         return 'atari'  # which Gymnasium knows only when ALE has been imported
     if env_id.startswith('Fetch'):
         return 'robotics'  # likewise
+    if env_id.endswith('-MinAtar'):
+        return 'gymnax'
     entry = str(gymnasium.spec(env_id).entry_point)
     return next((name for name in ('classic_control', 'box2d', 'mujoco') if f'.{name}' in entry), 'gymnasium')
 

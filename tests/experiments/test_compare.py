@@ -87,7 +87,9 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
     assert [score.seed for score in more.scores['one']] == [1, 0]
     assert more.scores['one'][1] == first.scores['one'][0]
     assert {path: path.stat().st_mtime_ns for path in times} == times  # they were not done again
-    assert '1 of 2 runs are there already.' in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert '1 of 2 runs are there already.' in told
+    assert "'here' also holds runs of other: they are kept, but not in this report." in told
 
     found = first.scores['one'][0]
     assert found.score == np.mean(found.returns) and zoo.open_run(found.folder).seed == 0
@@ -111,6 +113,14 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
         zoo.compare(['PPO'], 'Acrobot-v1', out='here', progress=False)
     with alone_in('here'), pytest.raises(ValueError, match="'here' is in use"):
         zoo.compare({'one': algs['one']}, 'CartPole-v1', out='here', **FEW)
+
+
+@pytest.mark.full
+def test_a_run_without_an_update_is_named(capsys):
+    never = {**FEW, 'progress': True, 'explore_steps': 10_000}
+    zoo.compare(['DQN'], 'CartPole-v1', seeds=1, out='here', **never)
+    told = capsys.readouterr().err
+    assert '(nothing was learned: it ended before the first update)' in told
 
 
 class Two(gymnasium.Env):

@@ -198,6 +198,8 @@ def test_steps_in_all_are_counted_from_the_beginning_of_the_run():
     beginning = Beginning()
     agent, result = zoo.resume('second', train_steps=128, callbacks=[beginning], verbose=0)
     assert (result.steps, agent.steps, beginning.progress) == (64, 192, 0.5)
+    found = zoo.open_run('second')
+    assert (found.steps, found.end, found.train_steps) == (192, 192, 128)
     with pytest.raises(ValueError, match='second has 128 steps behind it, so 100 in all leave nothing to do'):
         zoo.resume('second', train_steps=100)
 

@@ -140,6 +140,9 @@ def test_runs_that_are_not_there():
     Path('runs/PPO_CartPole').mkdir(parents=True)
     with pytest.raises(ValueError, match='is no run: a run.s folder has a config.json'):
         zoo.open_run('runs/PPO_CartPole')
+    Path('runs/some.npz').write_bytes(b'')
+    with pytest.raises(ValueError, match='is a file, and a run is a folder. Recorded episodes are opened by zoo.open'):
+        zoo.open_run('runs/some.npz')
     Path('runs/PPO_CartPole/config.json').write_text(json.dumps({'algorithm': 'PPO'}))
     with pytest.raises(ValueError, match=r"^unknown run 'PPO_CartPol': did you mean 'PPO_CartPole'\?"):
         zoo.open_run('PPO_CartPol')
@@ -207,6 +210,14 @@ def test_what_is_refused(given: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         zoo.train(**call)
     assert not Path('runs').exists()
+
+
+def test_two_lengths_are_refused():
+    lengths = {'train_steps': 9, 'train_updates': 9}
+    with pytest.raises(ValueError, match='there is no dataset, so leave train_updates out'):
+        zoo.train('IQL', 'Pendulum-v1', **lengths)
+    with pytest.raises(ValueError, match='with a dataset no step is taken, so leave train_steps out'):
+        zoo.train('IQL', 'Pendulum-v1', dataset='any.npz', **lengths)
 
 
 def test_what_net_stands_for():

@@ -266,7 +266,7 @@ class TestSeeds:
             trial_of(monkeypatch, trial, 1, learns)
             assert ('unlearned' in trial.user_attrs) is not learns
         made = tune.Tuning(tmp_path, 'DQN', 'CartPole-v1', (tune.Trial(0, 'complete', 2.0, {}, learned=False),))
-        assert 'trial 0 (nothing was learned: it ended before the first update)' in repr(made)
+        assert 'trial_0000 (nothing was learned: it ended before the first update)' in repr(made)
 
     def test_what_is_told(self, tmp_path):
         trials = (
@@ -274,7 +274,7 @@ class TestSeeds:
             tune.Trial(1, 'pruned', 1.5, {'gamma': 0.8}, {3: 1.5}),
         )
         made = tune.Tuning(tmp_path, 'DQN', 'CartPole-v1', trials)
-        assert '2  trial 0 [1, 3]: gamma=0.9' in repr(made) and 'trial 1 (pruned): gamma=0.8' in repr(made)
+        assert '2  trial_0000 [1, 3]: gamma=0.9' in repr(made) and 'trial_0001 (pruned): gamma=0.8' in repr(made)
         made.write()
         assert (tmp_path / 'trials.csv').read_text().splitlines() == [
             'trial,state,score,seed 3,seed 4,gamma', '0,complete,2.0,1.0,3.0,0.9', '1,pruned,1.5,1.5,,0.8',

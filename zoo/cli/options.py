@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +87,3 @@ def place_of(run: Any, file: str) -> Path:
     if run.card is None and run.source is None:
         return run.path / file
     return Path(f'{run.algorithm}_{run.environment}_{file}'.replace('/', '-'))
-
-
-def without_window() -> None:
-    """Let pygame draw without a display; where there is none it would complain."""
-    if not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
-        os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import os
-import sys
 from typing import Any
 
 import zoo
@@ -69,8 +67,6 @@ def _spaces(experiment: Experiment) -> str:
 
 def first_frame(experiment: Experiment) -> bytes | str:
     """Return a picture of the environment, PNG; or a sentence that says why there is none."""
-    if sys.platform.startswith('linux') and not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
-        os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')  # pygame would complain in the notebook
     try:
         env = experiment.build(nenv=1, render_mode='rgb_array')
         try:

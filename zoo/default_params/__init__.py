@@ -107,7 +107,7 @@ def call_default_params(
     else:
         observation_space, action_space, num_envs = env.observation_space, env.action_space, 1
     spec = getattr(env, 'spec', None)
-    env_id = spec.id if spec else ''
+    env_id = spec.id if spec else about(env).name  # environments in JAX have no spec
     found = defaults_in(
         alg,
         observation_space,

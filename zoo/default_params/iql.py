@@ -28,7 +28,11 @@ COMMON: dict[str, Any] = {
     'recurrent': {'batch_size': 16, 'buffer_size': 100_000, 'network': {'hidden': [128], 'recurrent_units': 64}},
 }
 
-TYPES: dict[str, dict[str, Any]] = {}
+TYPES: dict[str, dict[str, Any]] = {
+    # The authors multiply rewards by 1000 / (highest − lowest return in the data), and advantages with them. For D4RL's
+    # medium data this is 0.18 in HalfCheetah, 0.24 in Walker2d and 0.34 in Hopper: β = 3 becomes 0.5 to 1.
+    'mujoco': {'beta': 0.5},
+}
 
 TUNED: dict[str, dict[str, Any]] = {
     'CartPole-v1': {'train_updates': 20_000, 'train_steps': 50_000, 'buffer_size': 50_000},

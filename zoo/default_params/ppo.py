@@ -168,3 +168,16 @@ TUNED['LunarLanderContinuous-v3'] = TUNED['LunarLander-v3']
 # The source trains for 10M steps; with twice the rate fewer are enough.
 TUNED['PongNoFrameskip-v4'] = {'train_steps': 4_000_000, 'optimizer': {'learning_rate': Linear(5e-4)}}
 TUNED['ALE/Pong-v5'] = TUNED['PongNoFrameskip-v4']
+
+# PureJaxRL's settings for MinAtar (luchris429/purejaxrl, examples/brax_minatar.ipynb), with convolutions, not its dense
+# layers. In Breakout 1M steps of seed 0 got 53 with this rate, 30 with 1e-3 and 7 with 2.5e-4.
+for _name in ('Asterix', 'Breakout', 'Freeway', 'SpaceInvaders'):
+    TUNED[f'{_name}-MinAtar'] = {
+        'nenv': 64,
+        'train_steps': 10_000_000,
+        'rollout_size': 8192,
+        'epochs': 4,
+        'batch_size': 1024,
+        'entropy_coef': 0.01,
+        'optimizer': {'learning_rate': Linear(5e-3), 'epsilon': 1e-5},
+    }

@@ -114,6 +114,7 @@ def as_config(run: str | os.PathLike[str] | Run) -> str:
     if env_params.get('render_mode') == 'human':  # a window to watch it
         del env_params['render_mode']
     tests = KeepBest.of_run(run.path)
+    unused = 'train_updates' if run.dataset is None else 'train_steps'  # the length of the other kind of training
     groups: dict[str, dict[str, Any]] = {
         '': {
             'alg': run.algorithm,
@@ -124,7 +125,7 @@ def as_config(run: str | os.PathLike[str] | Run) -> str:
         'Tests while it trains.': {'evaluate': False if tests is None else tests.arguments},
         'Networks and optimizers.': {name: config[name] for name in ('net_list', 'optimizers_list') if name in config},
         'Parameters of the algorithm.': config.get('params') or {},
-        'Parameters of its training.': {name: x for name, x in learn_params.items() if name not in _ASIDE},
+        'Parameters of its training.': {name: x for name, x in learn_params.items() if name not in (*_ASIDE, unused)},
     }
     if not env_params:
         del groups['']['env_params']

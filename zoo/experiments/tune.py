@@ -59,6 +59,11 @@ class Trial:
     learned: bool = True
 
 
+def folder_of(number: int) -> str:
+    """Return the name of a trial's folder, which is also its name in lists; its number counts from 0."""
+    return f'trial_{number:04d}'
+
+
 @dataclass(frozen=True)
 class Tuning:
     """What :func:`tune` returns. It prints as a list of the best trials.
@@ -96,7 +101,7 @@ class Tuning:
             mark += '' if trial.learned else f' ({UNLEARNED})'
             if len(trial.scores) > 1:
                 mark += f' [{", ".join(f"{score:.4g}" for score in trial.scores.values())}]'
-            lines.append(f'  {trial.score:10.4g}  trial {trial.number}{mark}: {values}')
+            lines.append(f'  {trial.score:10.4g}  {folder_of(trial.number)}{mark}: {values}')
         return '\n'.join([*lines, f'folder: {self.folder}'])
 
     def write(self) -> None:
@@ -330,7 +335,7 @@ def _work(
         if 'batch_size' in given and 'horizon' in given:  # an iteration has no more samples
             given['batch_size'] = min(given['batch_size'], given['horizon'] * fixed['nenv'])
         trial.set_user_attr('params', json.dumps({name: schedule_to_json(value) for name, value in given.items()}))
-        length, place = fixed[algorithms.length_of(alg, fixed)], folder / f'trial_{trial.number:04d}'
+        length, place = fixed[algorithms.length_of(alg, fixed)], folder / folder_of(trial.number)
         every = max(1, math.ceil(length / TESTS))
         scores: dict[int, float] = {}
         for i in range(seeds):

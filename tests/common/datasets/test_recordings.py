@@ -501,9 +501,10 @@ def test_a_data_set_of_minari(way: str, tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_data_set_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip('minari')
     monkeypatch.setenv('MINARI_DATASETS_PATH', str(tmp_path))
-    for source in ('no/such-v0', tmp_path):
-        with pytest.raises(ValueError, match=rf"^there is no Minari dataset '{source}' on this machine: give a file"):
-            open_dataset(source)
+    with pytest.raises(ValueError, match=r"^there is no Minari dataset 'no/such-v0' on this machine: give a file"):
+        open_dataset('no/such-v0')
+    with pytest.raises(ValueError, match=rf"^the folder '{tmp_path}' holds no dataset: give a file"):
+        open_dataset(tmp_path)
     with pytest.raises(ValueError, match=r"^there is no dataset 'nonsense': give a file"):
         open_dataset('nonsense')
     monkeypatch.setitem(sys.modules, 'minari', None)

@@ -943,6 +943,16 @@ def test_no_window_without_a_display(env_id: str, nenv: int, no_display: None):
     assert text.endswith("build it with render_mode='rgb_array' for pictures.")
 
 
+def test_pictures_without_a_display_do_not_hide_a_window(no_display: None, monkeypatch: pytest.MonkeyPatch):
+    from zoo.common.envs.kinds import rendering
+
+    monkeypatch.setattr(rendering, '_SENT', set())
+    env = build_env('CartPole-v1', render_mode='rgb_array')
+    assert os.environ['SDL_VIDEODRIVER'] == 'dummy'
+    env.close()
+    assert 'there is no display' in message(ValueError, 'CartPole-v1', render_mode='human')
+
+
 @pytest.mark.full
 @pytest.mark.parametrize('driver', [pytest.param('dummy', marks=pytest.mark.matrix), 'offscreen'])
 def test_windows_of_sdl_that_the_user_sends_elsewhere(driver: str, no_display: None, monkeypatch: pytest.MonkeyPatch):

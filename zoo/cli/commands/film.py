@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import zoo
-from zoo.cli.options import add_playing, open_agent, place_of, without_window
+from zoo.cli.options import add_playing, open_agent, place_of
 from zoo.cli.values import as_count
 
 HELP = 'film a trained agent: a GIF, or an MP4 with zoo-rl[video]'
@@ -20,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Any) -> None:
-    without_window()
     run, agent, env = open_agent(args, render_mode='rgb_array')
     path = place_of(run, 'film.gif') if args.out is None else Path(args.out)
     zoo.film(agent, env, path, episodes=args.episodes, max_steps=args.max_steps, seed=args.seed)

@@ -9,7 +9,7 @@ from typing import Any
 
 import zoo
 from zoo import algorithms
-from zoo.cli.options import add_training, without_window
+from zoo.cli.options import add_training
 from zoo.cli.printing import INTERRUPTED, aligned, duration, mean_return, tests
 from zoo.cli.subject import ONE, add_subject
 from zoo.cli.values import agent_names, as_count, as_number, as_seed, find_packages, run_names, training_params
@@ -92,8 +92,6 @@ def _callbacks(args: Any) -> list[Any]:
     if args.film is not None:
         from zoo.callbacks import Film
 
-        if not args.render:
-            without_window()
         callbacks.append(Film(args.film))
     return callbacks
 

@@ -154,10 +154,14 @@ def build_env(
             an ``action_mask`` for actions that cannot be masked.
         ImportError: a package is missing; the message has the ``pip install`` line.
     """
-    env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
-    if kwargs.get('render_mode') == 'human':
+    mode = kwargs.get('render_mode')
+    if mode is not None:
         from zoo.common.envs.kinds import rendering
 
+        if mode == 'rgb_array':
+            rendering.draw_without_display()
+    env = _build(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
+    if mode == 'human':
         try:
             rendering.check_window(_name(env_id))
         except ValueError:
@@ -232,14 +236,16 @@ def _build(
     if reward_shaping is not None:
         reward_shaping = partial(_shaped, reward_shaping)
     nenv, seed = int(nenv), None if seed is None else int(seed)
-    if vectorized == 'compiled' and hasattr(kind_of(env_type), 'make_copies'):
+    kind = kind_of(env_type)
+    is_compiled = getattr(kind, 'COMPILED', False)
+    if vectorized == 'compiled' and hasattr(kind, 'make_vector') and not is_compiled:
         raise InvalidValue(f"{env_type} environments are not compiled: leave out vectorized='compiled'.")
-    if hasattr(kind_of(env_type), 'make_vector') or vectorized == 'compiled':
+    if is_compiled or vectorized == 'compiled':
         if not (kwargs.get('render_mode') == 'human' and nenv == 1 and vectorized == 'compiled'):
             return _build_compiled(env_id, env_type, vectorized, seed, reward_shaping, nenv, kwargs)
         vectorized = False  # Gymnasium's own environment has the window
     make, views, kwargs = single_maker(env_id, env_type, kwargs)
-    kind, name = kind_of(env_type), _name(env_id)
+    name = _name(env_id)
 
     from gymnasium import Env
     from gymnasium.vector import VectorEnv
@@ -260,10 +266,10 @@ def _build(
     one_per_process = getattr(kind, 'ONE_PER_PROCESS', False)
     if nenv == 1:
         return _build_single(make, name, seed, reward_shaping, one_per_process)
-    if hasattr(kind, 'make_copies') and vectorized not in ('sync', 'async') and not views:
+    if hasattr(kind, 'make_vector') and vectorized not in ('sync', 'async') and not views:
         from zoo.common.envs.wrappers.prepare import prepare_vector
 
-        return prepare_vector(kind.make_copies(env_id, nenv, **kwargs), name, seed, reward_shaping)
+        return prepare_vector(kind.make_vector(env_id, nenv, **kwargs), name, seed, reward_shaping)
     if one_per_process:
         if vectorized in ('sync', 'envpool'):
             raise InvalidValue(f"{env_type} runs one environment in a process: copies need vectorized='async'.")
@@ -299,7 +305,7 @@ def _build_compiled(
         raise InvalidValue(f"copies of a compiled environment step together: leave out vectorized='{vectorized}'.")
     _check_limit_and_mode(kwargs)
     kind.find(env_id, env_type)  # refuses what it cannot be
-    if not hasattr(kind, 'make_vector'):
+    if not getattr(kind, 'COMPILED', False):
         if not isinstance(env_id, str):
             raise InvalidValue("vectorized='compiled' needs pure functions: build_env(MyFunctions(), 'compiled').")
         kind = compiled

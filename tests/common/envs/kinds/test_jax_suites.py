@@ -204,3 +204,12 @@ def test_training(alg, env_id, env_type, changes):
     small |= {'horizon': 8} if 'horizon' in learn_params else {'explore_steps': 32}
     result = agent.learn(env, run_dir=False, **learn_params | small)
     assert result.steps == 256 and isinstance(env.single_action_space, Discrete | MultiDiscrete | Box)
+
+
+@pytest.mark.parametrize('name', ['CartPole-v1', 'Breakout-MinAtar'])
+@pytest.mark.parametrize('nenv', [1, 2])
+def test_tuned_defaults_are_found_by_name(name, nenv):
+    from zoo.default_params import ppo
+
+    env = zoo.build_env(name, 'gymnax', nenv=nenv)
+    assert zoo.call_default_params(env, alg='PPO')[1]['train_steps'] == ppo.TUNED[name]['train_steps']

@@ -45,4 +45,5 @@ def _names() -> Iterable[str]:
 
 
 _SUITE = suites.Suite('brax', 'brax', _names, _functions)
+COMPILED = True
 find, ids, make, make_vector = _SUITE.find, _SUITE.ids, _SUITE.make, _SUITE.make_vector

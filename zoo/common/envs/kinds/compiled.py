@@ -13,6 +13,9 @@ from zoo.common.envs.kinds.modules import maker_of
 from zoo.common.tools.checks import takes
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 
+#: Its environments are compiled together with the policy, with ``vectorized='compiled'`` or without.
+COMPILED = True
+
 
 def find(env_id: Any, env_type: str) -> Callable[..., gymnasium.Env]:
     """Return the factory :func:`make` of an environment of pure functions.

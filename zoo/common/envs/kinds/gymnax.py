@@ -82,4 +82,5 @@ def to_gymnasium(space: Any) -> Space:
 
 
 _SUITE = suites.Suite('gymnax', 'gymnax', _names, Gymnax)
+COMPILED = True
 find, ids, make, make_vector = _SUITE.find, _SUITE.ids, _SUITE.make, _SUITE.make_vector

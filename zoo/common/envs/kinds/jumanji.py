@@ -125,4 +125,5 @@ def _action_space(spec: Any) -> Space:
 
 
 _SUITE = suites.Suite('jumanji', 'jumanji', _names, Jumanji)
+COMPILED = True
 find, ids, make, make_vector = _SUITE.find, _SUITE.ids, _SUITE.make, _SUITE.make_vector

@@ -96,4 +96,5 @@ def _names() -> Iterable[str]:
 
 
 _SUITE = suites.Suite('mjx', 'mujoco_playground', _names, _functions)
+COMPILED = True
 find, ids, make, make_vector = _SUITE.find, _SUITE.ids, _SUITE.make, _SUITE.make_vector

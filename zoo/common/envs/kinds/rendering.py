@@ -134,6 +134,8 @@ class SceneRenderer:
         self.close()
 
 
+#: Where `draw_without_display` has sent SDL's drawings, if the user has not.
+_SENT: set[str] = set()
 _OPEN: weakref.WeakSet[SceneRenderer] = weakref.WeakSet()
 
 
@@ -238,12 +240,20 @@ def check_display(name: str, by_sdl: bool) -> None:
     """
     if platform.system() != 'Linux' or os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'):
         return
-    if by_sdl and os.environ.get('SDL_VIDEODRIVER'):
+    if by_sdl and os.environ.get('SDL_VIDEODRIVER') and os.environ['SDL_VIDEODRIVER'] not in _SENT:
         return
     raise InvalidValue(
         f"{name}: render_mode='human' opens a window, but there is no display (neither DISPLAY nor WAYLAND_DISPLAY is "
         "set): build it with render_mode='rgb_array' for pictures."
     )
+
+
+def draw_without_display() -> None:
+    """Let pygame draw pictures where there is no display: it would look for one, and complain on standard error."""
+    without = platform.system() == 'Linux' and not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'))
+    if without and not os.environ.get('SDL_VIDEODRIVER'):
+        os.environ['SDL_VIDEODRIVER'] = 'dummy'
+        _SENT.add('dummy')
 
 
 def check_window(name: str) -> None:

@@ -38,7 +38,7 @@ def ids() -> list[str]:
     return tasks.all_names()
 
 
-def make_copies(env_id: str, nenv: int, **kwargs: Any) -> EnvPoolVectorEnv:
+def make_vector(env_id: str, nenv: int, **kwargs: Any) -> EnvPoolVectorEnv:
     """Return ``nenv`` copies in EnvPool's threads; the arguments are as for a single one."""
     reference = EnvPoolEnv(env_id, **kwargs)
     return EnvPoolVectorEnv(reference.task.game(nenv), reference)
