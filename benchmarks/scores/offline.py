@@ -47,7 +47,7 @@ from common import (
 )
 
 FOLDER = BENCHMARKS / 'runs' / 'offline'
-PEER = ('torch==2.13.0', 'd3rlpy==2.8.1', 'gymnasium==1.0.0')
+PEER = ('torch==2.13.0', 'd3rlpy==2.8.1', 'gymnasium[mujoco]==1.0.0')
 TEST_SEED, TEST_EPISODES = 10_000, 20
 #: What a test with this seed gives to the first reset of its environment. d3rlpy's test gives it the same: all policies
 #: begin in the same 20 states. A state more or less near the bottom moves a score in Pendulum by 50.
