@@ -217,7 +217,7 @@ def _at(given: str, observation_space: Space | None, action_space: Space | None)
         return saved_buffer(path)
     if not path.exists() and not _MINARI_ID.fullmatch(given):
         raise InvalidValue(f"there is no dataset '{given}': {_WHAT}.")
-    if path.is_dir() and not any(path.glob('**/*.hdf5')) and not any(path.glob('**/metadata.json')):
+    if path.is_dir() and not any(path.glob(f'{inner}*.{kind}') for inner in ('', 'data/') for kind in ('hdf5', 'json')):
         raise InvalidValue(f"the folder '{given}' holds no dataset: {_WHAT}.")
     return MinariDataset(given)
 
