@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,15 @@ def short_collections() -> None:
 def no_defaults_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the library's own defaults."""
     monkeypatch.delenv('ZOO_DEFAULTS', raising=False)
+
+
+@pytest.fixture(autouse=True)
+def drawings_go_where_the_test_says() -> None:
+    """Forget where an earlier test of this process has sent pygame's drawings."""
+    rendering: Any = sys.modules.get('zoo.common.envs.kinds.rendering')
+    if rendering is not None and rendering._SENT:
+        rendering._SENT.clear()
+        os.environ.pop('SDL_VIDEODRIVER', None)
 
 
 @pytest.fixture

@@ -47,6 +47,15 @@ def test_nothing_that_is_typed_as_a_value_is_executed(text):
         read(text, 'gamma')
 
 
+def test_a_path_that_exists_is_read_without_quotes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'runs').mkdir()
+    (tmp_path / 'runs' / 'expert.npz').write_bytes(b'')
+    assert read(' runs/expert.npz ', 'dataset') == read("'runs/expert.npz'", 'dataset') == 'runs/expert.npz'
+    with pytest.raises(ValueError, match='give a value as Python writes it'):
+        read('runs/missing.npz', 'dataset')
+
+
 def test_words_and_keywords_are_read():
     assert read(' auto ', 'alpha') == 'auto'
     assert read_keywords("hidden=[32], activation='relu'", 'actor') == {'hidden': [32], 'activation': 'relu'}

@@ -59,7 +59,7 @@ class Parser(argparse.ArgumentParser):
             what = action.metavar if isinstance(action.metavar, str) else action.dest
             close = nearest(value, known)
             hint = f': did you mean {close!r}?' if close else '.'
-            if what == 'COMMAND' and close is None and (told := COMMAND_HABITS.get(value)) is not None:
+            if what == 'COMMAND' and (told := COMMAND_HABITS.get(value)) is not None:
                 raise argparse.ArgumentError(None, f'unknown command {value!r}: {told}')
             raise argparse.ArgumentError(None, f'unknown {what.lower()} {value!r}{hint} There are {", ".join(known)}')
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from zoo import Linear
@@ -11,7 +12,8 @@ from zoo.common.tools.literals import read_literal
 
 
 def read(text: str, name: str) -> Any:
-    """Return the value of a typed text: a Python literal, a ``Linear`` schedule or a dict; a single word is itself.
+    """Return the value of a typed text: a Python literal, a ``Linear`` schedule or a dict; a single word is itself,
+    and so is the path of something that exists, as ``runs/expert.npz``.
 
     Nothing in the text is executed. Examples: ``1e5``, ``[64, 64]``, ``Linear(1e-3, 0)``, ``dict(learners=1)``.
 
@@ -20,6 +22,8 @@ def read(text: str, name: str) -> Any:
     """
     text = text.strip()
     if text.isidentifier() and text not in ('None', 'True', 'False'):
+        return text
+    if '/' in text and Path(text).expanduser().exists():
         return text
     right = "a value as Python writes it, such as 0.99, None, [64, 64], 'auto' or Linear(1e-3, 0)"
     return _read(text, f'{name} is {text!r}: give {right}.')

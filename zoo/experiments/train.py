@@ -358,8 +358,8 @@ def _check_lengths(params: Mapping[str, Any]) -> None:
     if params.get('train_steps') is not None and params.get('train_updates') is not None:
         without = 'train_steps' if params.get('dataset') is not None else 'train_updates'
         what = 'with a dataset no step is taken' if without == 'train_steps' else 'there is no dataset'
-        raise InvalidValue(f'train_steps counts environment steps and train_updates updates on a dataset: {what}, so '
-                           f'leave {without} out.')  # fmt: skip
+        told = f'train_steps counts environment steps and train_updates updates on a dataset: {what}'
+        raise InvalidValue(f'{told}, so leave {without} out.')
 
 
 def plain_settings(value: Any) -> Any:

@@ -217,7 +217,8 @@ def _at(given: str, observation_space: Space | None, action_space: Space | None)
         return saved_buffer(path)
     if not path.exists() and not _MINARI_ID.fullmatch(given):
         raise InvalidValue(f"there is no dataset '{given}': {_WHAT}.")
-    if path.is_dir() and not any(path.glob('**/*.hdf5')) and not any(path.glob('**/metadata.json')):
+    of_minari = [path / inner / name for inner in ('', 'data') for name in ('metadata.json', 'main_data.hdf5')]
+    if path.is_dir() and not any(file.is_file() for file in of_minari):
         raise InvalidValue(f"the folder '{given}' holds no dataset: {_WHAT}.")
     return MinariDataset(given)
 
