@@ -245,7 +245,8 @@ def run(name: str, seed: int) -> dict[str, Any]:
         found = answer_of(command, environment(), shown=True)
     else:
         given = {'alg': asked.alg, 'env_id': asked.env_id, 'data': str(exported(asked.data)), 'seed': seed}
-        given |= {'updates': asked.updates, 'episodes': TEST_EPISODES, 'test_seed': FIRST_RESET, 'changes': asked.changes}
+        given |= {'updates': asked.updates, 'changes': asked.changes}
+        given |= {'episodes': TEST_EPISODES, 'test_seed': FIRST_RESET}
         peer = Path(__file__).resolve().with_name('offline_peer.py')
         command = [peers_python('.d3rlpy', PEER), str(peer), '--run', json.dumps(given)]
         found = answer_of(command, environment())
@@ -294,8 +295,8 @@ def write(results: dict[str, Any]) -> None:
         'The score of a seed is the mean return of 20 test episodes with the last policy. Nothing was tuned on',
         '',
     ]
-    lines[-2] += ' these seeds. The settings are the defaults of each library. All policies begin in the same 20 states.'
-    lines[-2] += " IQL's defaults for MuJoCo were found on seed 0 of halfcheetah-medium."
+    lines[-2] += ' these seeds. The settings are the defaults of each library. All policies begin in the same 20'
+    lines[-2] += " states. IQL's defaults for MuJoCo were found on seed 0 of halfcheetah-medium."
     lines += ['## Datasets', '', *header('dataset', 'what it holds')]
     lines += [row(name, described(name)) for name in results.get('datasets', {})]
     lines += [
