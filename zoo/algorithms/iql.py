@@ -9,8 +9,8 @@ Departures:
 * As in the authors' code (ikostrikov/implicit_q_learning, commit 09d7002) an update moves the state values, then the
   policy, then the critics; weights are at most 100; log σ is one number for each entry of the action, in [−5, 2].
 * The actor's learning rate is constant here and falls linearly in the default tables; the authors' falls by a cosine.
-* Rewards are not rescaled. The authors divide rewards of MuJoCo by the range of returns in the dataset; here β is
-  smaller there instead.
+* Rewards are not rescaled. The authors divide rewards of MuJoCo by the range of returns in the dataset. The default
+  tables have a smaller β for MuJoCo instead.
 * On ``Discrete`` actions, which the paper leaves out, a critic gives the values of all actions.
 """
 

@@ -30,7 +30,7 @@ COMMON: dict[str, Any] = {
 }
 
 TYPES: dict[str, dict[str, Any]] = {
-    # Of CORL (algorithms/offline/awac.py). IQL's critics fit the values of HalfCheetah several times as fast with it.
+    # As in CORL (algorithms/offline/awac.py).
     'mujoco': {'normalize_obs': True},
 }
 

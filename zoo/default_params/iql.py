@@ -31,8 +31,7 @@ COMMON: dict[str, Any] = {
 TYPES: dict[str, dict[str, Any]] = {
     # The authors multiply rewards by 1000 / (highest − lowest return in the data), and advantages with them. For D4RL's
     # medium data this is 0.18 in HalfCheetah, 0.24 in Walker2d and 0.34 in Hopper: β = 3 becomes 0.5 to 1. CORL
-    # (algorithms/offline/iql.py) normalizes observations. 20,000 updates on HalfCheetah's episodes of 5,400 got 800
-    # without it, and 5,900 with it.
+    # (algorithms/offline/iql.py) normalizes observations. benchmarks/results/offline.md shows IQL without both.
     'mujoco': {'beta': 0.5, 'normalize_obs': True},
 }
 

@@ -170,8 +170,7 @@ TUNED['PongNoFrameskip-v4'] = {'train_steps': 4_000_000, 'optimizer': {'learning
 TUNED['ALE/Pong-v5'] = TUNED['PongNoFrameskip-v4']
 
 # PureJaxRL's settings for MinAtar (luchris429/purejaxrl, examples/brax_minatar.ipynb), with convolutions, not its dense
-# layers. In Breakout, 1M steps of three seeds got 27 to 53 with this rate, and of two seeds 24 and 56 with 2e-3. One
-# seed got 30 with 1e-3, and 7 with 2.5e-4.
+# layers.
 for _name in ('Asterix', 'Breakout', 'Freeway', 'SpaceInvaders'):
     TUNED[f'{_name}-MinAtar'] = {
         'nenv': 64,

@@ -13,7 +13,7 @@ from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.files import write_json
 from zoo.experiments.train import plain_settings
 
-#: Said of a training without an update, whose score is that of the initial weights.
+#: Said of a training that ended before its first update. Its score is the score of the initial weights.
 UNLEARNED = 'nothing was learned: it ended before the first update'
 
 

@@ -80,7 +80,7 @@ class Run:
 
     @property
     def end(self) -> int:
-        """The :attr:`steps` at which the last call of ``learn`` ends. Those of earlier calls are among them."""
+        """The value of :attr:`steps` at the end of the last call of ``learn``. It counts the steps of all calls."""
         return int(self.config.get('end', self.train_steps))
 
     @property

@@ -233,12 +233,16 @@ def no_renderer(reason: object) -> str:
     )
 
 
+def _has_display() -> bool:
+    return platform.system() != 'Linux' or bool(os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'))
+
+
 def check_display(name: str, by_sdl: bool) -> None:
     """Refuse, by a ValueError, a window without a display: MuJoCo's viewer would end the process, others show nothing.
 
     SDL (``by_sdl``: pygame, ALE) draws elsewhere if ``SDL_VIDEODRIVER`` says so.
     """
-    if platform.system() != 'Linux' or os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'):
+    if _has_display():
         return
     if by_sdl and os.environ.get('SDL_VIDEODRIVER') and os.environ['SDL_VIDEODRIVER'] not in _SENT:
         return
@@ -250,8 +254,7 @@ def check_display(name: str, by_sdl: bool) -> None:
 
 def draw_without_display() -> None:
     """Let pygame draw pictures where there is no display: it would look for one, and complain on standard error."""
-    without = platform.system() == 'Linux' and not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY'))
-    if without and not os.environ.get('SDL_VIDEODRIVER'):
+    if not _has_display() and not os.environ.get('SDL_VIDEODRIVER'):
         os.environ['SDL_VIDEODRIVER'] = 'dummy'
         _SENT.add('dummy')
 
