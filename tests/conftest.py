@@ -53,7 +53,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before the tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Take the mark ``full`` from the parameters that its ``but`` names."""
+    """Take the mark ``full`` from the parameters that its ``but`` names, and put the tests of the site first.
+
+    At the end of a run processes take tests from each other, and each one would build the site, which takes a minute.
+    """
+    items.sort(key=lambda item: item.path.name != 'test_site.py')
     for item in items:
         for mark in item.iter_markers('full'):
             but = mark.kwargs.get('but', ())

@@ -211,7 +211,18 @@ def test_a_task_of_envpool_gets_the_defaults_of_the_type_it_is_like(env_id, like
     found = call_default_params(env, 'envpool', 'PPO')
     assert (found[0] | found[1])[key] == TABLES['PPO'].TYPES[like][key]
     assert str(found) == str(call_default_params(env, like, 'PPO'))
-    assert str(found) != str(call_default_params(env, 'gymnasium', 'PPO'))
+    assert str(found) != str(call_default_params(env, 'classic_control', 'PPO'))
+
+
+@pytest.mark.parametrize('alg', ['PPO', 'A2C', 'SAC', 'TD3'])
+def test_a_name_gets_the_defaults_of_its_type_whether_the_type_is_given_or_not(alg):
+    pytest.importorskip('mujoco')
+    found = call_default_params(build_env('HumanoidStandup-v5'), alg=alg)
+    given = call_default_params(build_env('HumanoidStandup-v5', 'mujoco'), alg=alg)
+    assert str(found) == str(given)
+    wrapped = gymnasium.wrappers.TimeAwareObservation(build_env('HumanoidStandup-v5'))
+    assert call_default_params(wrapped, alg=alg)[0]['normalize_obs'] == found[0]['normalize_obs']
+    assert call_default_params(build_env('HumanoidStandup-v5'), alg='PPO')[0]['normalize_obs']
 
 
 def test_a_task_of_envpool_with_a_name_in_the_tables_is_tuned():

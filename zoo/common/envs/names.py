@@ -53,11 +53,19 @@ def kind_of(env_type: str) -> ModuleType:
 
 
 def table_type(env_type: str, env_id: str) -> str:
-    """Return the type whose default hyper-parameters an environment gets: an EnvPool task takes the type it is like.
+    """Return the type whose default hyper-parameters an environment gets.
+
+    An EnvPool task takes the type that it is like. A name that was built as ``'gymnasium'`` takes its own type.
 
     >>> table_type('envpool', 'CheetahRun-v1')
     'dm_control'
+    >>> table_type('gymnasium', 'HalfCheetah-v5')
+    'mujoco'
     """
+    from zoo.common.envs.kinds import registered
+
+    if env_type == 'gymnasium':
+        return registered.type_of_name(env_id)
     return str(kind_of(env_type).table_type(env_id)) if env_type == 'envpool' else env_type
 
 

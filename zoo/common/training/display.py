@@ -151,9 +151,9 @@ class BarDisplay:
 class Lines:
     """Lines of text, for a log file: ``PPO CartPole-v1:  12% 12,288/100,000, 6,114 steps/s, 00:14 left, return=45.2``.
 
-    The first says that the training begins, and the next one comes after a second. Then there are some seconds between
-    two, and later more, so that the log of a long training stays short: about 45 lines in ten minutes, 65 in an hour,
-    350 in a day.
+    The first says that the training begins. The next one comes after a second, and does not say yet how long the rest
+    takes. Then there are some seconds between two, and later more, so that the log of a long training stays short:
+    about 45 lines in ten minutes, 65 in an hour, 350 in a day.
 
     Args:
         train_steps, name, start: as for :func:`display_for`.
@@ -178,15 +178,19 @@ class Lines:
         if steps == total and not over:
             return _SHORTEST  # the line of the end comes soon, and has the last losses
         seconds = max(time.perf_counter() - self._began, 1e-9)
-        # The speed of the last quarter: a training begins with compilation, or explores fast and learns slowly.
-        while len(self._shown) > 1 and self._shown[1][0] < 0.75 * seconds:
+        # The speed of the last quarter: a training explores fast and learns slowly. Never with the first stretch, which
+        # compiles, once there is another.
+        while len(self._shown) > 1 and (self._shown[0][0] == 0.0 or self._shown[1][0] < 0.75 * seconds):
             self._shown.popleft()
         since, before = (0.0, self._start) if over else self._shown[0]
         rate = (steps - before) / max(seconds - since, 1e-9)
         self._shown.append((seconds, steps))
-        ends = f'in {_clock(seconds)}' if over else f'{_clock((total - steps) / max(rate, 1e-9))} left'
         speed = f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'
-        line = f'{self._head(steps, total)}, {speed} steps/s, {ends}'
+        line = f'{self._head(steps, total)}, {speed} steps/s'
+        if over:
+            line += f', in {_clock(seconds)}'
+        elif since > 0:  # the speed of the first stretch does not tell how long the rest takes
+            line += f', {_clock((total - steps) / max(rate, 1e-9))} left'
         if self._tables:
             say('\n'.join([line, *_in_table(metrics)]))
         else:

@@ -141,6 +141,12 @@ def type_of(spec: EnvSpec) -> str:
     return next((name for name, package in PACKAGES.items() if module.startswith(package)), 'gymnasium')
 
 
+def type_of_name(env_id: str) -> str:
+    """Return the type of a name that Gymnasium's registry has, ``'gymnasium'`` for any other name."""
+    spec = registry.get(env_id.rpartition(':')[2])
+    return 'gymnasium' if spec is None else type_of(spec)
+
+
 def _module(spec: EnvSpec) -> str:
     entry = spec.entry_point
     return entry if isinstance(entry, str) else getattr(entry, '__module__', '')
