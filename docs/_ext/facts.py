@@ -43,6 +43,7 @@ LOOPS = {
     'off_policy': 'a replay buffer',
     'streamed': 'rollouts of actors that nobody waits for',
     'asynchronous': 'gradients that actors compute',
+    'offline_to_online': 'recorded episodes, and from there a replay buffer',
     'offline': 'recorded episodes',
     'dagger': 'its own steps, labeled by an expert',
     'evolution': 'whole episodes of perturbed policies',

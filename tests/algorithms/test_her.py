@@ -20,7 +20,7 @@ SMALL = {'hidden': [32], 'activation': 'relu'}
 FEW = {'train_steps': 200, 'batch_size': 16, 'explore_steps': 40, 'buffer_size': 500, 'update_every': 4, 'roles': None}
 #: Those with a replay buffer; R2D2 has a memory, with which it does not go.
 OFF_POLICY = [
-    name for name in algorithms.NAMES if getattr(algorithms, name).loop is loops.off_policy and name != 'R2D2'
+    name for name in algorithms.NAMES if getattr(algorithms, name).loop.run is loops.off_policy.run and name != 'R2D2'
 ]
 
 

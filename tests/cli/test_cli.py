@@ -146,6 +146,8 @@ def test_lists(capsys):
     assert [line.split()[0] for line in out.splitlines()[1:]] == list(algorithms.NAMES) and '``' not in out
     out = said(capsys, 'list', 'environments', '--type', 'classic_control')[1]
     assert 'CartPole-v1' in out.splitlines()
+    lines = said(capsys, 'list', 'environments')[1].splitlines()
+    assert 'classic_control\tCartPole-v1' in lines and 'gymnasium\tCartPole-v1' not in lines
     assert said(capsys, 'list', 'runs')[1:] == ('', 'There is no run here yet: zoo train makes one.\n')
     assert 'gamma = 0.99' in said(capsys, 'describe', 'PPO')[1]
     there = said(capsys, 'describe', 'PPO', 'CartPole-v1')[1].partition('Defaults of PPO in CartPole-v1')[2]

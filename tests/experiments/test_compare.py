@@ -118,9 +118,11 @@ def test_a_comparison_goes_on_and_writes_its_report(capsys):
 @pytest.mark.full
 def test_a_run_without_an_update_is_named(capsys):
     never = {**FEW, 'progress': True, 'explore_steps': 10_000}
-    zoo.compare(['DQN'], 'CartPole-v1', seeds=1, out='here', **never)
+    found = zoo.compare(['DQN'], 'CartPole-v1', seeds=2, out='here', **never)
     told = capsys.readouterr().err
     assert '(nothing was learned: it ended before the first update)' in told
+    note = 'DQN, seeds 0, 1: nothing was learned: it ended before the first update.'
+    assert note in repr(found) and note in Path('here/report.html').read_text()
 
 
 class Two(gymnasium.Env):

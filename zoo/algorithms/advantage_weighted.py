@@ -34,7 +34,7 @@ class AdvantageWeighted(Algorithm):
     same in every state. A squashed Gaussian would give actions at the bounds no density.
     """
 
-    loop = loops.off_policy
+    loop = loops.offline_to_online
     acts_in = ('Box', 'Discrete')
     bounded = True
     recurrent = True

@@ -31,6 +31,7 @@ from zoo.common.networks.network import Network, penalized
 from zoo.common.networks.remembered import repeated
 from zoo.common.records import Batch, SequenceBatch
 from zoo.common.tools.params import at_least
+from zoo.common.training import loops
 
 
 class Drawn(NamedTuple):
@@ -43,6 +44,7 @@ class Drawn(NamedTuple):
 class CQL(SAC):
     """Conservative Q-learning for bounded ``Box`` actions and ``Discrete`` ones: offline, and from there online."""
 
+    loop = loops.offline_to_online
     metric_names = ('critic', 'actor', 'alpha', 'entropy', 'q', 'gap')
     unused = ('use_sde', 'sde_sample_freq', 'log_std_init')
 

@@ -44,7 +44,7 @@ SMALLEST = 1e-8
 class FQL(Algorithm):
     """Flow Q-learning for bounded ``Box`` actions: offline, and from there online."""
 
-    loop = loops.off_policy
+    loop = loops.offline_to_online
     acts_in = ('Box',)
     squash = True
     network_names = ('actor', 'flow', 'critic_1', 'critic_2')

@@ -22,6 +22,7 @@ from zoo.common.networks.network import penalized
 from zoo.common.parameters import NormalizeObs
 from zoo.common.records import Batch
 from zoo.common.tools.params import above
+from zoo.common.training import loops
 
 #: Smallest mean |Q| that values are divided by.
 SMALLEST = 1e-8
@@ -29,6 +30,8 @@ SMALLEST = 1e-8
 
 class TD3BC(TD3):
     """TD3 with behavior cloning, for bounded ``Box`` actions: offline, and from there online."""
+
+    loop = loops.offline_to_online
 
     alpha: Annotated[float, above(0), 'weight of the values; near 0 the policy clones the data'] = 2.5
     normalize_obs: NormalizeObs = True

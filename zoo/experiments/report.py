@@ -14,7 +14,7 @@ import numpy as np
 from zoo.common.tools.files import write_text
 from zoo.common.tools.printing import Table
 from zoo.experiments.pages import image, page
-from zoo.experiments.results import Score, folder_name, settings_in
+from zoo.experiments.results import UNLEARNED, Score, folder_name, settings_in
 from zoo.experiments.runs import open_run
 from zoo.experiments.statistics import ENOUGH, bootstrap_interval, interquartile_mean
 
@@ -62,10 +62,16 @@ class Comparison:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on the copies of the environment, and on seeds that are few."""
+        """Sentences on runs without an update, on the copies of the environment, and on seeds that are few."""
+        without = {label: [one.seed for one in found if not one.learned] for label, found in self.scores.items()}
+        unlearned = [
+            f'{label}, {"seed" if len(seeds) == 1 else "seeds"} {", ".join(map(str, seeds))}: {UNLEARNED}.'
+            for label, seeds in without.items()
+            if seeds
+        ]
         kept = {label: settings_in(self.folder / folder_name(label)) for label in self.scores}
         notes = [in_words({label: found['nenv'] for label, found in kept.items() if 'nenv' in found})]
-        return [note for note in (*notes, few(min(map(len, self.scores.values()), default=ENOUGH))) if note]
+        return [note for note in (*unlearned, *notes, few(min(map(len, self.scores.values()), default=ENOUGH))) if note]
 
     def __repr__(self) -> str:
         below = '\n'.join([*self.notes, f'report: {self.folder / "report.html"}'])

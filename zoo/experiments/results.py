@@ -25,6 +25,7 @@ class Score:
         score, returns: the mean return of the test after the training, and the return of each of its episodes.
         steps_per_second, seconds: speed and duration of the training.
         folder: the run directory.
+        learned: whether it made an update.
     """
 
     seed: int
@@ -33,6 +34,7 @@ class Score:
     steps_per_second: float
     seconds: float
     folder: Path
+    learned: bool = True
 
 
 def folder_name(label: str) -> str:
@@ -75,4 +77,5 @@ def read_score(folder: Path, seed: int) -> Score | None:
     found = read_result(folder)
     if found is None:
         return None
-    return Score(seed, found['score'], tuple(found['returns']), found['steps_per_second'], found['seconds'], folder)
+    speed, learned = found['steps_per_second'], 'unlearned' not in found
+    return Score(seed, found['score'], tuple(found['returns']), speed, found['seconds'], folder, learned)

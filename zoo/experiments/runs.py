@@ -227,9 +227,7 @@ class Run:
         from zoo.common.tools.quiet import load_tensorflow
 
         if best and self.best is None and self.card is None:
-            told = f'{self.name} has no best agent: tests keep one in trainings of 2,000 steps or more'
-            shell = f'{told}, without --no-evaluate.'
-            raise InvalidValue(f'{told}, zoo.train(evaluate=True).', shell=shell)
+            raise _without_best(self.name)
         if not best and not self.checkpoints:
             raise InvalidValue(f'{self.name} has no checkpoint yet: there is no agent to load.')
         load_tensorflow()
@@ -268,6 +266,11 @@ class Run:
         return build_env(**{**made_with, 'seed': seed, **changes})
 
 
+def _without_best(name: str) -> InvalidValue:
+    told = f'{name} has no best agent: tests keep one in trainings of 2,000 steps or more'
+    return InvalidValue(f'{told}, zoo.train(evaluate=True).', shell=f'{told}, without --no-evaluate.')
+
+
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
     """Return a run, given by its folder, by its name in the folder of runs, or by ``'last'``, the newest there.
 
@@ -290,6 +293,8 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
     for path in (given, runs_folder() / given):
         if (path / _CONFIG).is_file() and not (path / 'weights.safetensors').exists():
             return Run(path, _config(path))
+        if path.name == 'best' and (path.parent / _CONFIG).is_file() and not path.exists():
+            raise _without_best(path.parent.name)
     known = list_runs()
     if os.fspath(run) == 'last':
         if not known:

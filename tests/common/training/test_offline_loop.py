@@ -290,6 +290,17 @@ class TestRefusals:
         with pytest.raises(ValueError, match='train_updates=5 counts updates on a dataset'):
             made().learn(Still(), train_updates=5, run_dir=False)
 
+    @pytest.mark.parametrize(('alg', 'told'), [('TD3BC', True), ('IQL', True), ('CQL', True), ('TD3', False)])
+    def test_an_algorithm_for_datasets_says_that_it_has_none(self, alg, told, caplog):
+        given = {'train_steps': 2, 'batch_size': 2, 'explore_steps': 10, 'run_dir': False, 'verbose': 0}
+        agent = made(alg)
+        agent.learn(Still(), **given)
+        line = f'{alg} trains in the environment alone: dataset=… gives it recorded episodes to learn from.'
+        assert (line in caplog.text) == told
+        caplog.clear()
+        agent.learn(Still(), **given)
+        assert 'trains in the environment alone' not in caplog.text
+
     def test_no_environment_and_no_dataset(self):
         with pytest.raises(ValueError, match='learn needs an environment'):
             made().learn(None, train_steps=5, run_dir=False)

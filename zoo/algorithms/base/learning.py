@@ -175,6 +175,8 @@ def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], ren
                 f'train_updates={values["train_updates"]} counts updates on a dataset: give dataset=…, or train_steps '
                 'to train in the environment.'
             )
+        if agent.loop.data_first and values['recorded'] is None and not agent.steps:
+            log.warning('%s trains in the environment alone: dataset=… gives it recorded episodes to learn from.', name)
         return
     if 'train_steps' in given and 'train_updates' not in given:
         raise InvalidValue(

@@ -37,6 +37,9 @@ def _list_algorithms(_: str | None) -> None:
 
 
 def _list_environments(only: str | None) -> None:
+    """Print names with their types. Without a type asked for, a name of Gymnasium stands beside its own type alone."""
+    from zoo.common.envs.names import table_type
+
     for env_type in env_types() if only is None else (only,):
         try:
             names = zoo.list_envs(env_type, latest=True)
@@ -46,7 +49,10 @@ def _list_environments(only: str | None) -> None:
             say(f'# {env_type}: {str(error).partition(" (")[0]}')
             continue
         for name in names:
-            print(f'{env_type}\t{name}' if only is None else name)
+            if only is not None:
+                print(name)
+            elif env_type != 'gymnasium' or table_type(env_type, name) == 'gymnasium':
+                print(f'{env_type}\t{name}')
 
 
 def _list_runs(_: str | None) -> None:

@@ -112,7 +112,7 @@ def find_env_type(env_id: Any) -> str:
                 f"{told} EnvPool has it: build_env({env_id!r}, 'envpool').",
                 shell=f'{told} EnvPool has it: --type envpool.',
             )
-    message = unknown('environment', env_id, known) if close in known else refused
+    message = f'unknown environment {env_id!r}: did you mean {close!r}?' if close in known else refused
     if importlib.util.find_spec('jax') is not None:
         message += f' For an environment of {", ".join(_IN_JAX[:-1])} or {_IN_JAX[-1]} give its type.'
     raise InvalidValue(message)

@@ -56,6 +56,7 @@ class Loop:
             ``'gradients'``: an actor computes the gradient of its rollout and waits for the weights that follow.
         from_data: the loop in its place where ``learn`` is given a dataset, with parameters of its own; None: it does
             not learn from datasets.
+        data_first: whether the algorithm is made for datasets, though it can train in an environment, too.
         alone: whether it trains in this process only, without roles.
     """
 
@@ -63,6 +64,7 @@ class Loop:
     experience: Literal['rollouts', 'evaluations', 'steps']
     pace: Literal['lockstep', 'stream', 'gradients'] = 'lockstep'
     from_data: Callable[..., None] | None = None
+    data_first: bool = False
     alone: bool = False
 
     @property
