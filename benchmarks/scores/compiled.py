@@ -1,4 +1,4 @@
-"""Compiled and ordinary environments teach the same: PPO, DQN, ES and ARS in classic control, five seeds each.
+"""Compiled and ordinary environments teach the same: PPO, DQN, PQN, ES and ARS in classic control, five seeds each.
 
     python benchmarks/scores/compiled.py                    # every row, some twenty minutes on two cores
     python benchmarks/scores/compiled.py ppo-cartpole …     # some rows
@@ -35,6 +35,7 @@ ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
     # In JAX: it needs the extra jax.
     'ppo-breakout-minatar': ('PPO', 'Breakout-MinAtar', {'env_type': 'gymnax', 'train_steps': 2_000_000}),
     'dqn-cartpole': ('DQN', 'CartPole-v1', {}),
+    'pqn-cartpole': ('PQN', 'CartPole-v1', {}),
     'es-cartpole': ('ES', 'CartPole-v1', {}),
     'ars-cartpole': ('ARS', 'CartPole-v1', {}),
 }
