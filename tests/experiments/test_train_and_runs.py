@@ -118,6 +118,8 @@ def test_a_run_can_be_read_loaded_and_played_again():
         run.load(best=True)
     with pytest.raises(ValueError, match=f'{run.name} has no best agent'):
         zoo.open_run(f'{run.name}/best')
+    with pytest.raises(ValueError, match=f"unknown run 'nosuch': the newest is '{run.name}'. zoo.list_runs.. has all"):
+        zoo.open_run('nosuch')
 
 
 def test_what_is_noted_of_an_environment():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.agents import Card
 from zoo.agents.finding import card_of, named
-from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, nearest
 from zoo.common.tools.files import as_path
 from zoo.common.training import hub
 
@@ -256,7 +256,9 @@ class Run:
         if made_with is None:
             raise InvalidValue(
                 f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object, '
-                'or with reward_shaping): build that environment in a program and hand it to the agent of zoo.load.'
+                "or with reward_shaping): build it in a program, and give it to zoo.load(run).learn(env, 'test').",
+                shell=f'{self.name} was trained in {self.environment} by a program, so no name makes it here: begin '
+                f'the run by zoo train {self.algorithm} MODULE:{self.environment}, or test the agent in a program.',
             )
         if self.source is not None and ':' in str(made_with.get('env_id')):
             raise InvalidValue(
@@ -301,6 +303,15 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
             told = f"there is no run in '{runs_folder()}' yet"
             raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')
         return known[-1]
+    if (given / 'weights.safetensors').exists():
+        told = f"'{given}' is a saved agent, and a run is asked for"
+        python = shell = f'{told}: zoo.load({str(given)!r}) opens it in a program.'
+        if given.name == 'best':
+            python, shell = (
+                f'{told}: open_run({str(given.parent)!r}).load(best=True).',
+                f'{told}: say {given.parent} --best.',
+            )
+        raise InvalidValue(python, shell=shell)
     if given.is_dir():
         raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
     if given.is_file():
@@ -313,7 +324,11 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
     if not known:
         told = f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}'"
         raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')
-    raise InvalidValue(unknown('run', os.fspath(run), [other.name for other in known]))
+    close = nearest(os.fspath(run), [other.name for other in known])
+    told = f'unknown run {os.fspath(run)!r}: ' + (
+        f'did you mean {close!r}?' if close else f'the newest is {known[-1].name!r}.'
+    )
+    raise InvalidValue(f'{told} zoo.list_runs() has all.', shell=f'{told} zoo list runs has all.')
 
 
 def list_runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:

@@ -131,6 +131,8 @@ def test_other_ways_of_making_an_agent(arguments: tuple, message: str):
         ('ent_coef', "it is called 'entropy_coef' here"),
         ('train_steps', r'is a parameter of learn, not of PPO: agent.learn\(env, train_steps=…\)'),
         ('gama', "did you mean 'gamma'"),
+        ('buffer_size', "unknown parameter of PPO 'buffer_size': it has no replay buffer; DQN, SAC, TD3 and others"),
+        ('dataset', "'dataset': it learns from its own steps alone; BC, IQL, CQL, TD3BC and AWAC learn from recorded"),
     ],
 )
 def test_habits(parameter: str, message: str):

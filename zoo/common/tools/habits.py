@@ -12,6 +12,7 @@ _EPSILON = (
 )
 _HER = 'hindsight is a parameter, her=dict(k=4)'
 _TWICE = 'it is twice num_directions, since each direction is tried both ways'
+_FROM_DATA = 'it learns from its own steps alone; BC, IQL, CQL, TD3BC and AWAC learn from recorded episodes'
 
 #: Name in other libraries → its names here, or a sentence that says what to do. An algorithm has one of the names.
 HABITS: dict[str, str | tuple[str, ...]] = {
@@ -22,6 +23,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'batch': 'batch_size',
     'bc_trainer': 'DAgger is BC by itself: there is no trainer inside',
     'buffer': 'buffer_size',
+    'buffer_size': 'it has no replay buffer; DQN, SAC, TD3 and others have one',
     'clip_epsilon': 'clip_range',
     'clip_coef': 'clip_range',
     'clip_range_vf': 'clip_range_value',
@@ -30,6 +32,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'critic_lr': _RATE,
     'delta_std': 'noise_std',
     'demo_batch_size': 'discriminator_batch',
+    'dataset': _FROM_DATA,
     'demonstrations': 'dataset',
     'device': 'TensorFlow takes a GPU where it finds one, and CUDA_VISIBLE_DEVICES="" hides it',
     'disc_updates': 'discriminator_updates',
@@ -87,6 +90,8 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'population_size': _TWICE,
     'prioritized_replay': 'prioritized',
     'progress': 'verbose',
+    'recorded': _FROM_DATA,
+    'recorded_share': _FROM_DATA,
     'replay_buffer_class': _HER,
     'replay_buffer_kwargs': 'the replay buffer has parameters of learn: buffer_size, her, compress',
     'reset_num_timesteps': 'agent.learn again trains on, and a new agent begins anew',
@@ -112,6 +117,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'train_batch_size_per_learner': 'batch_size is the size of a minibatch, and horizon is the steps of each copy',
     'train_episodes': 'a training is counted in environment steps, train_steps',
     'train_freq': 'update_every',
+    'train_updates': _FROM_DATA,
     'update_epochs': 'epochs',
     'use_rms_prop': "the optimizer is given by optimizers_list, [dict(name='RMSprop', learning_rate=…), …]",
     'value_coefficient': 'value_coef',
