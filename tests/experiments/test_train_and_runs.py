@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -153,6 +154,19 @@ def test_runs_that_are_not_there():
     Path('runs/half').mkdir()
     Path('runs/half/config.json').write_text('{"algo')
     assert [run.name for run in zoo.list_runs()] == ['PPO_CartPole']
+
+
+def test_a_class_in_a_module_has_a_name(tmp_path, monkeypatch):
+    code = 'from gymnasium.envs.classic_control import CartPoleEnv\nclass Pole(CartPoleEnv):\n    length = 3\n'
+    (tmp_path / 'own_poles.py').write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    pole = importlib.import_module('own_poles').Pole
+    result = zoo.train('PPO', pole, **FEW, env_params={'max_episode_steps': 9}).result
+    run = zoo.open_run(result.run_dir)
+    assert (run.environment, run.config['made_with']['env_id']) == ('Pole', 'own_poles:Pole')
+    assert type(run.build_env().unwrapped) is pole and run.build_env().spec is None
+    assert run.load().learn(run.build_env(), 'test', test_episodes=2, verbose=0).lengths
+    assert zoo.common.envs.about.about(zoo.build_env(type('Here', (pole,), {}))).arguments is None
 
 
 @pytest.mark.full

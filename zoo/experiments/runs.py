@@ -254,11 +254,12 @@ class Run:
             )
         made_with = self.config['made_with']
         if made_with is None:
+            told = f'{self.name} was trained in {self.environment}, which no name makes'
+            module = f'{self.environment.lower()}.py'
             raise InvalidValue(
-                f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object, '
-                "or with reward_shaping): build it in a program, and give it to zoo.load(run).learn(env, 'test').",
-                shell=f'{self.name} was trained in {self.environment} by a program, so no name makes it here: begin '
-                f'the run by zoo train {self.algorithm} MODULE:{self.environment}, or test the agent in a program.',
+                f'{told} (a class of the program, a lambda, an object, or with reward_shaping): build it there, and give '
+                'it to the learn of zoo.load(run).',
+                shell=f'{told}: put its class into a module, {module}, and train in that; or test the agent in the program.',
             )
         if self.source is not None and ':' in str(made_with.get('env_id')):
             raise InvalidValue(
