@@ -14,6 +14,7 @@ import pytest
 import zoo
 from zoo import algorithms
 from zoo.algorithms.dqn import EPSILON
+from zoo.cli import main
 from zoo.common.env_wrappers import find_env_type
 from zoo.common.envs.about import about
 from zoo.common.schedules import Linear
@@ -154,6 +155,14 @@ def test_runs_that_are_not_there():
     Path('runs/half').mkdir()
     Path('runs/half/config.json').write_text('{"algo')
     assert [run.name for run in zoo.list_runs()] == ['PPO_CartPole']
+
+
+def test_an_argument_of_the_environment_says_where_it_belongs(capsys):
+    told = 'max_episode_steps.* is an argument of the environment: env_params=dict.max_episode_steps=….'
+    with pytest.raises(ValueError, match=told):
+        zoo.train('PPO', 'CartPole-v1', max_episode_steps=9)
+    assert main(['train', 'PPO', 'CartPole-v1', '--set', 'max_episode_steps=9']) == 2
+    assert '--env-set max_episode_steps=' in capsys.readouterr().err
 
 
 def test_a_class_in_a_module_has_a_name(tmp_path, monkeypatch):

@@ -342,7 +342,10 @@ def known_params(cls: Any) -> dict[str, Param]:
 def check_names(cls: Any, names: Iterable[str]) -> None:
     """Refuse a parameter that neither the constructor nor ``learn`` takes, and name the nearest known one."""
     known = known_params(cls)
-    elsewhere = dict.fromkeys(('observation_space', 'action_space'), "is the environment's.") | {
+    elsewhere = dict.fromkeys(('observation_space', 'action_space'), "is the environment's.")
+    for name in habits.OF_ENVIRONMENTS:
+        elsewhere[name] = f'is an argument of the environment: env_params=dict({name}=…).'
+    elsewhere |= {
         'resume': "is not for new runs: zoo.resume('runs/…') goes on with a run.",
         'mode': "is not needed: zoo.train trains, agent.learn(env, 'test') tests.",
     }

@@ -14,6 +14,17 @@ _HER = 'hindsight is a parameter, her=dict(k=4)'
 _TWICE = 'it is twice num_directions, since each direction is tried both ways'
 _FROM_DATA = 'it learns from its own steps alone; BC, IQL, CQL, TD3BC and AWAC learn from recorded episodes'
 
+#: Arguments of ``build_env`` beside the environment's own.
+OF_ENVIRONMENTS = (
+    'max_episode_steps',
+    'frame_stack',
+    'hide_velocity',
+    'render_mode',
+    'reward_shaping',
+    'pixels',
+    'frame_size',
+)
+
 #: Name in other libraries → its names here, or a sentence that says what to do. An algorithm has one of the names.
 HABITS: dict[str, str | tuple[str, ...]] = {
     'action_noise': ('explore_noise', 'noise'),
@@ -165,6 +176,7 @@ _NO_EXPLORATION = 'zoo test plays without exploration in any case'
 _STUDY = 'write --out FOLDER, which holds the study'
 #: An option of other command lines, without dashes → what to write in the shell.
 IN_SHELL = {
+    **{name: f'write --env-set {name}=VALUE, since it belongs to the environment' for name in OF_ENVIRONMENTS},
     **dict.fromkeys(('algo', 'env', 'env_id'), _ITS_RUN),
     **dict.fromkeys(
         ('n_timesteps', 'total_timesteps', 'timesteps', 'num_timesteps', 'train_steps', 'max_steps', 'n'),
@@ -269,6 +281,18 @@ PLACES = {
     'save': 'write agent.save(path)',
     'set_random_seed': 'give seed=… to zoo.build_env, zoo.call_default_params and learn, or to zoo.train',
     'test': "write agent.learn(env, 'test')",
+}
+
+_TRAINS, _TESTS = "write agent.learn(env, 'train')", "write agent.learn(env, 'test')"
+#: An attribute that agents of others have → what to write here.
+OF_AGENTS = {
+    **dict.fromkeys(('train', 'fit', 'run', 'optimize'), _TRAINS),
+    **dict.fromkeys(('test', 'evaluate', 'eval', 'play', 'evaluate_policy'), _TESTS),
+    **dict.fromkeys(('act', 'choose_action', 'get_action', 'select_action', 'compute_single_action'), 'write predict'),
+    **dict.fromkeys(('policy', 'actor', 'get_parameters', 'q_net'), 'networks are in agent.networks, by name'),
+    'set_env': 'learn takes the environment',
+    'replay_buffer': 'it is agent.replay',
+    'num_timesteps': 'it is agent.steps',
 }
 
 #: An algorithm of others → what it is here.
