@@ -174,6 +174,10 @@ def _complete(made: Network, label: str) -> None:
             f'{label} gives probabilities, numbers from 0 to 1, but {head.meaning} ({head.units}) are needed, which '
             'may be any numbers: leave out the softmax or sigmoid at its end.'
         )
+    if announces.get() and head.is_value and _stays_bounded(made):
+        log.warning(
+            '%s stays in [-1, 1], so no larger value is learned: leave out the tanh or sigmoid at its end.', label
+        )
     made.bounds = head.activation == 'tanh' and not _stays_bounded(made)
     if head.sigma:
         raise InvalidValue(
