@@ -97,7 +97,7 @@ def test_files_that_are_named_exist(page):
     named = re.findall(r'[\w./-]+\.(?:py|md|toml)\b', re.sub(r'\]\([^)]*\)|https?://\S+', '', text_of(page)))
     folders = ('zoo', 'tests', 'docs', 'examples', 'benchmarks')
     there = [str(path) for folder in folders for path in (ROOT / folder).rglob('*')] + [str(p) for p in ROOT.iterdir()]
-    of_the_reader = ('my.py', 'my_module.py', 'program.py', 'train.py')
+    of_the_reader = ('grid.py', 'my.py', 'my_module.py', 'program.py', 'train.py')
     missing = [
         name
         for name in named

@@ -401,7 +401,7 @@ class TestUnknownNames:
                 "environment type 'classic': did you mean 'classic_control'",
             ),
             (
-                lambda env: call_default_params(env, 'box2d', 'PPO', layers='kears'),
+                lambda env: call_default_params(env, 'classic_control', 'PPO', layers='kears'),
                 "layers 'kears': did you mean 'keras'",
             ),
             (lambda env: dqn(gama=0.9), r"unknown parameter of DQN 'gama': did you mean 'gamma'\?"),

@@ -98,6 +98,7 @@ AIMS = {
     'Pendulum-v1': -200.0,
     'Acrobot-v1': -100.0,
     'MountainCar-v0': -130.0,
+    'MountainCarContinuous-v0': 88.0,
     'LunarLander-v3': 200.0,
 }
 
@@ -128,6 +129,7 @@ ROWS = {
     **rows_of('Acrobot-v1', 500_000, 'A2C', 'PPO', seeds=5),
     **rows_of('MountainCar-v0', 120_000, 'DQN', 'QRDQN', seeds=5),
     **rows_of('MountainCar-v0', 1_000_000, 'A2C', 'PPO', seeds=5),
+    **rows_of('MountainCarContinuous-v0', 20_000, 'PPO'),
     **rows_of('LunarLander-v3', 100_000, 'DQN', 'QRDQN', seeds=5),
     **rows_of('LunarLander-v3', 200_000, 'TRPO', seeds=5),
     **rows_of('LunarLander-v3', 1_000_000, 'PPO', seeds=5),

@@ -145,6 +145,14 @@ class TestNames:
         with pytest.raises(ValueError, match='is missing'):
             zoo.load(PPO)
 
+    def test_a_saved_agent_is_no_run(self, tmp_path):
+        shutil.copytree(next((finding.TRAINED / PPO / 'checkpoints').iterdir()), tmp_path / 'mine')
+        with pytest.raises(ValueError, match="'mine' is a saved agent, and a run is asked for: zoo.load"):
+            zoo.open_run('mine')
+        shutil.copytree(tmp_path / 'mine', tmp_path / 'run' / 'best')
+        with pytest.raises(ValueError, match=r"open_run\('run'\).load\(best=True\)"):
+            zoo.open_run('run/best')
+
     @pytest.mark.parametrize('use', [zoo.load, zoo.open_run, lambda name: zoo.train(*PPO.split('/'), start_from=name)])
     @pytest.mark.parametrize('name', ['PPO/CartPole-v0', 'PPPO/CartPole-v1', 'ppo/cartpol'])
     def test_an_unknown_name_is_refused_with_the_nearest(self, use, name):

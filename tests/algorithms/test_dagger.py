@@ -45,6 +45,20 @@ class Counting(gymnasium.Env):
         return np.float32([self.t]), 0.0, self.t == 5, False, {}
 
 
+class Masked(Counting):
+    """Only action 1 is allowed."""
+
+    action_space = Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        obs, _ = super().reset(seed=seed)
+        return obs, {'action_mask': np.array([0, 1], np.int8)}
+
+    def step(self, action: Any) -> Any:
+        *found, _ = super().step([action])
+        return *found, {'action_mask': np.array([0, 1], np.int8)}
+
+
 def half(obs: np.ndarray) -> np.ndarray:
     """An expert of `Counting`: a quarter of what is seen."""
     return obs / 4
@@ -240,6 +254,12 @@ class TestRefusals:
         given = {} if expert is None else {'expert': expert}
         with pytest.raises((ValueError, CheckpointError), match=told):
             made(env).learn(env, train_steps=6, **given, **SHORT)
+
+    def test_a_label_that_the_mask_forbids(self):
+        env = zoo.build_env(Masked)
+        with pytest.raises(ValueError, match=r"the expert's action is 0, which the action_mask .*\[0, 1\]\): let the"):
+            made(env).learn(env, 'train', expert=lambda obs: 0, train_steps=12, **SHORT)
+        made(env).learn(env, 'train', expert=lambda obs: 1, train_steps=12, **SHORT)
 
     def test_a_model_of_another_library(self):
         class Model:

@@ -245,8 +245,9 @@ def test_runs_are_sorted_filtered_and_told_apart(tmp_path):
     assert rows[0].settings['net_list[0].activation'] == 'relu'
     with pytest.raises(ValueError, match="no column 'height'"):
         runs.rows(sort='height')
+    zoo.train('DQN', lambda: Corridor(), run_dir=tmp_path / 'unnamed', train_steps=8, explore_steps=1000)
     with pytest.raises(ValueError, match='which no name makes'):
-        experiment_of(rows[0].run)
+        experiment_of(zoo.open_run(tmp_path / 'unnamed'))
 
 
 def test_a_chart_has_a_line_for_each_curve():

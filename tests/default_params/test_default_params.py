@@ -211,7 +211,13 @@ def test_a_task_of_envpool_gets_the_defaults_of_the_type_it_is_like(env_id, like
     found = call_default_params(env, 'envpool', 'PPO')
     assert (found[0] | found[1])[key] == TABLES['PPO'].TYPES[like][key]
     assert str(found) == str(call_default_params(env, like, 'PPO'))
-    assert str(found) != str(call_default_params(env, 'classic_control', 'PPO'))
+    assert str(found) == str(call_default_params(env, alg='PPO'))
+
+
+def test_the_defaults_of_another_type_are_refused():
+    env = build_env('CartPole-v1', 'classic_control')
+    with pytest.raises(ValueError, match="of type 'classic_control', and the defaults of 'atari' do not belong to it"):
+        call_default_params(env, 'atari', 'DQN')
 
 
 @pytest.mark.parametrize('alg', ['PPO', 'A2C', 'SAC', 'TD3'])

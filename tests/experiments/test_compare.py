@@ -396,6 +396,13 @@ def test_a_run_that_fails_is_named_when_the_others_have_ended(monkeypatch):
         ({'references': {'CartPole-v1': 500}}, 'references normalize scores over several environments'),
         ({'env_id': ['CartPole-v1', 'Acrobot-v1'], 'references': {'Acrobat-v1': 1}}, "did you mean 'Acrobot-v1'"),
         ({'env_id': ['CartPole-v1', 'Acrobot-v1'], 'references': 3}, 'references is 3: give scores by environment'),
+        (
+            {
+                'algs': {'a': {'alg': 'DQN'}, 'b': {'alg': 'DQN', 'env_params': {'max_episode_steps': 10}}},
+                'env_id': ['CartPole-v1', 'Acrobot-v1'],
+            },
+            'normalized by one random score in each, but the env_params',
+        ),
         ({'env_id': 'CartPol-v1'}, "did you mean 'CartPole-v1'"),
     ],
 )

@@ -158,7 +158,9 @@ def test_a_run_that_no_file_can_say_is_refused_in_a_sentence(tmp_path):
 
     own = [keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)]), {'hidden': [8]}]
     assert 'net_list[0] is a Sequential' in refused(net_list=own)
-    assert 'no name makes its environment' in refused(env_id=CartPoleEnv, env_params={'max_episode_steps': 20})
+    assert 'no name makes its environment' in refused(
+        env_id=lambda: CartPoleEnv(), env_params={'max_episode_steps': 20}
+    )
     assert 'its callback StopOnPlateau may have' in refused(callbacks=[StopOnPlateau(10)])
     assert 'its callback ends may have' in refused(callbacks=[ends])
     assert 'its callback Evaluate may have' in refused(callbacks=[Evaluate(8, stop_at=1.0)])

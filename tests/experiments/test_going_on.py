@@ -147,6 +147,28 @@ def test_targets_and_the_temperature_come_along():
         np.testing.assert_array_equal(value, saved[name])  # an agent that is given is not trained itself
 
 
+def test_a_fixed_temperature_is_the_new_one():
+    given = {'alg': 'SAC', 'env_id': 'Pendulum-v1', 'explore_steps': 20, 'batch_size': 16, 'train_steps': 30, **FEW}
+    first = zoo.train(**given, run_dir=False, alpha=0.7).agent
+    rest = {name: value for name, value in given.items() if name != 'net'}
+    second = zoo.train(**rest, run_dir=False, start_from=first, alpha=0.1).agent
+    assert np.exp(second.log_alpha.numpy()) == pytest.approx(0.1)
+    third = zoo.train(**rest, run_dir=False, start_from=first, alpha='auto').agent  # learned from there
+    assert np.exp(third.log_alpha.numpy()) == pytest.approx(0.7, abs=0.02)
+
+
+def test_another_seed_of_a_run_that_goes_on_is_refused(caplog):
+    zoo.train(**PPO, train_steps=64, run_dir='run')
+    with pytest.raises(ValueError, match='seed=5 begins another training, and run goes on with its own random numbers'):
+        zoo.resume('run', train_steps=128, seed=5)
+    agent = zoo.resume('run', train_steps=128, seed=0, verbose=0).agent
+    assert 'changes nothing' not in caplog.text
+    agent.loop_state = {'steps': 128, 'train_steps': 128}
+    more = {'train_steps': 192, 'horizon': 64, 'epochs': 2, 'resume': True, 'verbose': 0, 'run_dir': 'run'}
+    agent.learn(zoo.build_env('Pendulum-v1'), seed=5, **more)
+    assert 'seed=5 changes nothing: the training goes on with its own random numbers.' in caplog.text
+
+
 @pytest.mark.full
 def test_the_file_of_such_a_run_trains_it_again(capsys):
     zoo.train(**PPO, train_steps=64, run_dir='first')
@@ -180,6 +202,11 @@ def test_the_file_of_such_a_run_trains_it_again(capsys):
         ({'start_from': 'none'}, "unknown run 'none'"),
         ({'start_from': 3}, 'a run is given by the path of its folder or by its name in runs, not by 3'),
         ({'gama': 0.9}, "did you mean 'gamma'"),
+        ({'log_std_init': -1.0}, 'start_from takes the σ that was learned: leave it out'),
+        (
+            {'normalize_obs': False},
+            'the saved agent normalizes its observations, so its weights mean nothing otherwise',
+        ),
     ],
 )
 def test_what_no_run_can_begin_with_is_refused(given, told, trained, monkeypatch):

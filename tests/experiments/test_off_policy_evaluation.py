@@ -15,7 +15,7 @@ from zoo.algorithms import DQN, PPO, SAC, TD3
 from zoo.cli import main
 from zoo.experiments import importance_sampling
 from zoo.experiments.fitted_q_evaluation import FQE
-from zoo.experiments.off_policy_evaluation import METHODS, _bounds
+from zoo.experiments.off_policy_evaluation import METHODS, EstimatedReturn, _bounds
 
 TINY = {'hidden': [6], 'seed': 0}
 VECTOR, CHOICE, SQUARE = Box(-1.0, 1.0, (3,), np.float32), Discrete(2), Box(-2.0, 2.0, (2,), np.float32)
@@ -465,6 +465,12 @@ def test_the_command(tmp_path, capsys):
     words[2] = str(tmp_path / 'greedy.npz')
     assert main([*words, '--method', 'wis']) != 0
     assert '--behavior RUN' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('size', 'episodes', 'little'), [(0.0, 20, True), (6.0, 6, False), (12.0, 40, False)])
+def test_an_estimate_without_evidence_says_so(size, episodes, little):
+    found = EstimatedReturn(99.3, 99.3, 99.3, 0.95, 'wpdis', episodes, 0.99, 12.0, size)
+    assert ('The estimate says little, and its interval is too narrow' in found.summary()) == little
 
 
 def test_every_method_has_a_row_in_the_help():

@@ -83,7 +83,8 @@ def test_an_environment_of_the_user_s_own_has_defaults_too():
     found = changed('PPO', Mine, nenv=4, train_steps=4, batch_size=4, epochs=1, horizon=1, verbose=0)
     alg_params, learn_params = call_default_params(zoo.build_env(Mine, nenv=4), None, 'PPO')
     assert {name: pair[1] for name, pair in found.items()} == {
-        name: learn_params[name] for name in ('train_steps', 'horizon', 'epochs', 'batch_size')
+        'nenv': 1,
+        **{name: learn_params[name] for name in ('train_steps', 'horizon', 'epochs', 'batch_size')},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import zoo
 from zoo import algorithms
 from zoo.algorithms.dqn import EPSILON
+from zoo.cli import main
 from zoo.common.env_wrappers import find_env_type
 from zoo.common.envs.about import about
 from zoo.common.schedules import Linear
@@ -118,6 +120,8 @@ def test_a_run_can_be_read_loaded_and_played_again():
         run.load(best=True)
     with pytest.raises(ValueError, match=f'{run.name} has no best agent'):
         zoo.open_run(f'{run.name}/best')
+    with pytest.raises(ValueError, match=f"unknown run 'nosuch': the newest is '{run.name}'. zoo.list_runs.. has all"):
+        zoo.open_run('nosuch')
 
 
 def test_what_is_noted_of_an_environment():
@@ -151,6 +155,27 @@ def test_runs_that_are_not_there():
     Path('runs/half').mkdir()
     Path('runs/half/config.json').write_text('{"algo')
     assert [run.name for run in zoo.list_runs()] == ['PPO_CartPole']
+
+
+def test_an_argument_of_the_environment_says_where_it_belongs(capsys):
+    told = 'max_episode_steps.* is an argument of the environment: env_params=dict.max_episode_steps=….'
+    with pytest.raises(ValueError, match=told):
+        zoo.train('PPO', 'CartPole-v1', max_episode_steps=9)
+    assert main(['train', 'PPO', 'CartPole-v1', '--set', 'max_episode_steps=9']) == 2
+    assert '--env-set max_episode_steps=' in capsys.readouterr().err
+
+
+def test_a_class_in_a_module_has_a_name(tmp_path, monkeypatch):
+    code = 'from gymnasium.envs.classic_control import CartPoleEnv\nclass Pole(CartPoleEnv):\n    length = 3\n'
+    (tmp_path / 'own_poles.py').write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    pole = importlib.import_module('own_poles').Pole
+    result = zoo.train('PPO', pole, **FEW, env_params={'max_episode_steps': 9}).result
+    run = zoo.open_run(result.run_dir)
+    assert (run.environment, run.config['made_with']['env_id']) == ('Pole', 'own_poles:Pole')
+    assert type(run.build_env().unwrapped) is pole and run.build_env().spec is None
+    assert run.load().learn(run.build_env(), 'test', test_episodes=2, verbose=0).lengths
+    assert zoo.common.envs.about.about(zoo.build_env(type('Here', (pole,), {}))).arguments is None
 
 
 @pytest.mark.full

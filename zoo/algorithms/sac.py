@@ -113,7 +113,8 @@ class SAC(Algorithm):
             self.warn_of_unread(('sequence_length', 'burn_in'), ', since no network is recurrent')
             building.check_memory(self.networks)
         self.targets = self.build_targets()
-        self.log_alpha = tf.Variable(0.0 if self.alpha == 'auto' else float(np.log(self.alpha)), dtype=tf.float32)
+        fixed = self.alpha != 'auto'
+        self.log_alpha = tf.Variable(float(np.log(self.alpha)) if fixed else 0.0, dtype=tf.float32, trainable=not fixed)
         self.state_variables['log_alpha'] = self.log_alpha
         self._target_entropy = self._checked_entropy()
 

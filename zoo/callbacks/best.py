@@ -136,7 +136,10 @@ class KeepBest(Evaluate):
                 self._tried(training, lambda: self._test_again(training))
                 if self._left_out:
                     what = f'{self._left_out} of {self._left_out + len(self.steps)} tests left out'
-                    training.say(f'{what}: tests take at most {self.share:.0%} of the training time, or a second.')
+                    never = '' if self.steps else ', so no score is known'
+                    training.say(
+                        f'{what}{never}: tests take at most {self.share:.0%} of the training time, or a second.'
+                    )
         except KeyboardInterrupt:  # the training has ended and is saved
             training.warn('The tests at the end were interrupted.')
         try:

@@ -79,8 +79,17 @@ def as_seed(text: str) -> int | None:
     return int(text)
 
 
+#: What words of a shell mean. As texts they would all be true.
+_WORDS = {'true': True, 'false': False, 'none': None, 'null': None}
+
+
 def parse_value(text: str) -> Any:
-    """Return a Python literal, ``Linear(…)`` of numbers, or else the text itself, unless it begins like a literal."""
+    """Return a Python literal, ``Linear(…)`` of numbers, or else the text itself, unless it begins like a literal.
+
+    ``true``, ``false``, ``null`` and ``none`` are no text, but what YAML and Python mean by them, in any case.
+    """
+    if text.strip().lower() in _WORDS:
+        return _WORDS[text.strip().lower()]
     try:
         return read_literal(text)
     except (ValueError, SyntaxError, TypeError) as error:

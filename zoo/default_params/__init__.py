@@ -100,6 +100,10 @@ def call_default_params(
         )
     if env_type not in TYPES:
         raise InvalidValue(unknown('environment type', env_type, TYPES))
+    built = about(env).type
+    if built not in (None, 'gymnasium') and env_type not in ('gymnasium', built, table_type(built, about(env).name)):
+        told = f'the environment is of type {built!r}, and the defaults of {env_type!r} do not belong to it'
+        raise InvalidValue(f'{told}: leave the type out.')
     if layers not in ('keras', 'tensorlayer'):
         raise InvalidValue(unknown('kind of layers', layers, ('keras', 'tensorlayer')))
     if isinstance(env, VectorEnv):

@@ -223,7 +223,7 @@ def _summed(
 
 
 def _check_plans(plans: Sequence[Plan], references: Any, several: bool) -> None:
-    """Refuse no environments, two alike, and references of none."""
+    """Refuse no environments, two alike, different arguments for several, and references of none."""
     names = [plan.environment for plan in plans]
     if not names:
         raise InvalidValue("env_id is an empty list: give environments, such as ['CartPole-v1', 'Acrobot-v1'].")
@@ -236,6 +236,12 @@ def _check_plans(plans: Sequence[Plan], references: Any, several: bool) -> None:
         raise InvalidValue(
             'references normalize scores over several environments, and there is one: leave them out.',
             shell='--reference normalizes scores over several environments, and there is one: leave it out.',
+        )
+    arguments = [own.get('env_params') or {} for own in plans[0].settings.values()]
+    if several and any(own != arguments[0] for own in arguments):
+        raise InvalidValue(
+            'scores in several environments are normalized by one random score in each, but the env_params of the '
+            'algorithms differ: give all the same, or compare in one environment.'
         )
     if references is not None:
         check_environments('references', references, names)

@@ -36,6 +36,10 @@ _OF_LEARN = {'train_updates': 10_000, 'batch_size': 256, 'compress': False, 'ver
 _OF_NETWORK = ('net_list', 'optimizers_list', 'tau', 'normalize_obs')
 
 
+#: With a smaller effective sample size an estimate says little.
+FEW_SAMPLES = 10.0
+
+
 @dataclass(frozen=True)
 class EstimatedReturn:
     """What :func:`estimate_return` found.
@@ -82,6 +86,11 @@ class EstimatedReturn:
         ]
         if self.effective_sample_size is not None:
             lines.append(f'effective sample size: {self.effective_sample_size:.4g} of {self.episodes:,} episodes')
+            if self.effective_sample_size < min(FEW_SAMPLES, self.episodes / 2):
+                lines.append(
+                    'The estimate says little, and its interval is too narrow: the agent would rarely act as in these '
+                    "episodes. Method 'fqe' does not need that."
+                )
         return '\n'.join(lines)
 
 

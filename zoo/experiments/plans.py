@@ -61,7 +61,10 @@ class Plan:
         return in_words({label: own['nenv'] for label, own in self.settings.items()}) + why
 
     def scale(self, progress: bool) -> Scale:
-        """Return the scale for normalized scores; let a random policy play if the table does not have it."""
+        """Return the scale for normalized scores; let a random policy play if the table does not have it.
+
+        The settings of all algorithms have the same ``env_params`` here.
+        """
         changed = [own['env_params'] for own in self.settings.values() if own.get('env_params')]
         known = known_scale(self.environment) if isinstance(self.env_id, str) and not changed else None
         if known is not None:

@@ -62,16 +62,20 @@ class Comparison:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on runs without an update, on the copies of the environment, and on seeds that are few."""
+        """Sentences on runs without an update, on environments that differ, their copies, and seeds that are few."""
         without = {label: [one.seed for one in found if not one.learned] for label, found in self.scores.items()}
-        unlearned = [
+        notes = [
             f'{label}, {"seed" if len(seeds) == 1 else "seeds"} {", ".join(map(str, seeds))}: {UNLEARNED}.'
             for label, seeds in without.items()
             if seeds
         ]
         kept = {label: settings_in(self.folder / folder_name(label)) for label in self.scores}
-        notes = [in_words({label: found['nenv'] for label, found in kept.items() if 'nenv' in found})]
-        return [note for note in (*unlearned, *notes, few(min(map(len, self.scores.values()), default=ENOUGH))) if note]
+        others = {label: found.get('env_params') or {} for label, found in kept.items()}
+        if any(params != next(iter(others.values())) for params in others.values()):
+            told = '; '.join(f'{label} with {params or "none"}' for label, params in others.items())
+            notes.append(f'Environments were built with different arguments, and scores are of these: {told}.')
+        notes.append(in_words({label: found['nenv'] for label, found in kept.items() if 'nenv' in found}))
+        return [note for note in (*notes, few(min(map(len, self.scores.values()), default=ENOUGH))) if note]
 
     def __repr__(self) -> str:
         below = '\n'.join([*self.notes, f'report: {self.folder / "report.html"}'])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.agents import Card
 from zoo.agents.finding import card_of, named
-from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
+from zoo.common.tools.errors import InvalidType, InvalidValue, nearest
 from zoo.common.tools.files import as_path
 from zoo.common.training import hub
 
@@ -254,9 +254,13 @@ class Run:
             )
         made_with = self.config['made_with']
         if made_with is None:
+            told = f'{self.name} was trained in {self.environment}, which no name makes'
+            python = (
+                f'{told} (a class of the program, a lambda, an object, or with reward_shaping): build it there, and'
+            )
+            shell = f'{told}: put its class into a module, {self.environment.lower()}.py, and train in that, or'
             raise InvalidValue(
-                f'{self.name} was trained in {self.environment}, which no name makes (a class, a function, an object, '
-                'or with reward_shaping): build that environment in a program and hand it to the agent of zoo.load.'
+                f'{python} give it to the learn of zoo.load(run).', shell=f'{shell} test the agent in the program.'
             )
         if self.source is not None and ':' in str(made_with.get('env_id')):
             raise InvalidValue(
@@ -301,6 +305,15 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
             told = f"there is no run in '{runs_folder()}' yet"
             raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')
         return known[-1]
+    if (given / 'weights.safetensors').exists():
+        told = f"'{given}' is a saved agent, and a run is asked for"
+        python = shell = f'{told}: zoo.load({str(given)!r}) opens it in a program.'
+        if given.name == 'best':
+            python, shell = (
+                f'{told}: open_run({str(given.parent)!r}).load(best=True).',
+                f'{told}: say {given.parent} --best.',
+            )
+        raise InvalidValue(python, shell=shell)
     if given.is_dir():
         raise InvalidValue(f"'{given}' is no run: a run's folder has a {_CONFIG} and checkpoints in it.")
     if given.is_file():
@@ -313,7 +326,11 @@ def open_run(run: str | os.PathLike[str] | Run) -> Run:
     if not known:
         told = f"there is no run {os.fspath(run)!r}, nor any other in '{runs_folder()}'"
         raise InvalidValue(f'{told}: zoo.train makes one.', shell=f'{told}: zoo train makes one.')
-    raise InvalidValue(unknown('run', os.fspath(run), [other.name for other in known]))
+    close = nearest(os.fspath(run), [other.name for other in known])
+    told = f'unknown run {os.fspath(run)!r}: ' + (
+        f'did you mean {close!r}?' if close else f'the newest is {known[-1].name!r}.'
+    )
+    raise InvalidValue(f'{told} zoo.list_runs() has all.', shell=f'{told} zoo list runs has all.')
 
 
 def list_runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:

@@ -173,6 +173,14 @@ def train(
             if params.get('net_list') is not None:
                 raise InvalidValue('net and net_list both say what the networks are: give one of them.')
             alg_params['net_list'] = networks(net, alg_params['net_list'])
+        if params.get('dataset') is not None and cls.loop.from_data is not None:
+            from zoo.algorithms.base.learning import refuse_unread_with_data
+
+            refuse_unread_with_data(cls.loop, params)
+        known = getattr(source and source.agent, 'log_std_init', None)
+        if source is not None and params.get('log_std_init', known) != known:
+            told = "log_std_init is where a new agent's σ begins, but start_from takes the σ that was learned"
+            raise InvalidValue(f'{told}: leave it out.')
         fit_exploration(cls, alg_params, params)
         for name, value in params.items():
             (alg_params if name in alg_params else learn_params)[name] = value
@@ -250,6 +258,9 @@ def resume(
     """
     found = open_run(run)
     found.check_resumable()
+    if changes.get('seed', found.seed) != found.seed:
+        told = f'seed={changes["seed"]} begins another training, and {found.name} goes on with its own random numbers'
+        raise InvalidValue(f'{told}: leave it out.')
     if train_steps is not None:
         whole('train_steps', train_steps)
     agent = found.load(net_list=net_list)
@@ -331,7 +342,10 @@ def known_params(cls: Any) -> dict[str, Param]:
 def check_names(cls: Any, names: Iterable[str]) -> None:
     """Refuse a parameter that neither the constructor nor ``learn`` takes, and name the nearest known one."""
     known = known_params(cls)
-    elsewhere = dict.fromkeys(('observation_space', 'action_space'), "is the environment's.") | {
+    elsewhere = dict.fromkeys(('observation_space', 'action_space'), "is the environment's.")
+    for name in habits.OF_ENVIRONMENTS:
+        elsewhere[name] = f'is an argument of the environment: env_params=dict({name}=…).'
+    elsewhere |= {
         'resume': "is not for new runs: zoo.resume('runs/…') goes on with a run.",
         'mode': "is not needed: zoo.train trains, agent.learn(env, 'test') tests.",
     }

@@ -96,6 +96,22 @@ def test_what_is_compiled_in_cannot_be_set_afterwards():
         agent.gamma = 0.5
     assert agent.gamma == 0.99
     agent.progress = 0.5  # no parameter
+    with pytest.raises(
+        AttributeError, match=r'^ent_coef is called entropy_coef here, and is fixed .*PPO\(entropy_coef=…\)'
+    ):
+        agent.ent_coef = 0.5
+
+
+def test_an_attribute_of_others_agents_says_what_to_write():
+    agent = algorithms.PPO(*SPACES)
+    with pytest.raises(
+        AttributeError, match=r"^'PPO' object has no attribute 'test': write agent.learn\(env, 'test'\)\.$"
+    ):
+        agent.test  # noqa: B018
+    with pytest.raises(AttributeError, match=r"^'PPO' object has no attribute 'nonesuch'$"):
+        agent.nonesuch  # noqa: B018
+    with pytest.raises(TypeError, match=r'^PPO is a class: make an agent first, agent = PPO\(\*\*alg_params\)\.$'):
+        algorithms.PPO.learn(None, 'train')
 
 
 def test_numbers_are_kept_as_plain_ones():
@@ -131,6 +147,8 @@ def test_other_ways_of_making_an_agent(arguments: tuple, message: str):
         ('ent_coef', "it is called 'entropy_coef' here"),
         ('train_steps', r'is a parameter of learn, not of PPO: agent.learn\(env, train_steps=…\)'),
         ('gama', "did you mean 'gamma'"),
+        ('buffer_size', "unknown parameter of PPO 'buffer_size': it has no replay buffer; DQN, SAC, TD3 and others"),
+        ('dataset', "'dataset': it learns from its own steps alone; BC, IQL, CQL, TD3BC and AWAC learn from recorded"),
     ],
 )
 def test_habits(parameter: str, message: str):

@@ -785,6 +785,14 @@ class TestProbabilities:
         assert before == [] or all((x == y).all() for x, y in zip(before, entries[0].get_weights(), strict=True))
         assert np.isfinite(np.asarray(agent.predict(OBS))).all()
 
+    @pytest.mark.parametrize(('last', 'told'), [('tanh', True), ('sigmoid', True), ('relu', False), (None, False)])
+    def test_values_that_stay_small_are_told_of(self, last, told, caplog):
+        make('DQN', lambda i: self.ending(3, last))
+        line = (
+            'net_list[0] (q) stays in [-1, 1], so no larger value is learned: leave out the tanh or sigmoid at its end.'
+        )
+        assert (line in caplog.text) == told
+
     def test_so_are_equal_outputs_of_fresh_weights(self):
         fresh = self.ending(3, None, kernel_initializer='zeros', bias_initializer=keras.initializers.Constant(1 / 3))
         model = keras.Sequential([keras.Input((3,)), *fresh.layers])

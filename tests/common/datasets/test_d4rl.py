@@ -70,6 +70,16 @@ def test_with_next_observations(path, monkeypatch):
     assert dataset.name == 'data' and dataset.path == path and dataset.environment is None
 
 
+@pytest.mark.parametrize(('dtype', 'other'), [('float32', 'float64'), ('float64', 'float32'), ('float16', 'float32')])
+def test_next_observations_of_another_precision_are_the_same_ones(tmp_path, dtype, other):
+    arrays = columns()
+    for name, kind in (('observations', dtype), ('next_observations', other)):
+        arrays[name] = (arrays[name] / 7).astype('float16' if dtype == 'float16' else 'float32').astype(kind)
+    if dtype == 'float64':  # digits that the other array has lost
+        arrays['observations'] = arrays['observations'] * (1 + 1e-12)
+    assert zoo.open_dataset(write(tmp_path / 'data.npz', arrays)).lengths.tolist() == [3, 4, 2]
+
+
 def test_without_them_the_last_step_of_what_did_not_terminate_is_left_out(path):
     dataset = zoo.open_dataset(write(path, columns(following=False)))
     assert [first_column(x) for x in dataset] == [[0, 1, 2, 2], [100, 101, 102, 103], [200, 201]]

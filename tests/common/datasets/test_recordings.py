@@ -510,3 +510,24 @@ def test_a_data_set_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, 'minari', None)
     with pytest.raises(ImportError, match=r"^datasets of Minari need the extra: pip install 'zoo-rl\[minari\]'"):
         open_dataset('no/such-v0')
+
+
+def test_images_of_another_layout_are_refused_and_not_scrambled():
+    space, rng = Box(0, 255, (6, 6, 3), np.uint8), np.random.default_rng(0)
+    given = {'action': rng.integers(5, size=4), 'reward': np.ones(4), 'terminated': True, 'truncated': False}
+    channels_first = {**given, 'obs': rng.integers(0, 256, (5, 3, 6, 6)).astype(np.uint8)}
+    with pytest.raises(ValueError, match='the observation'):
+        open_dataset([channels_first], observation_space=space, action_space=Discrete(5))
+    column = {**given, 'obs': np.zeros((5, 6, 6, 3), np.uint8), 'action': given['action'][:, None]}
+    (episode,) = open_dataset([column], observation_space=space, action_space=Discrete(5))
+    np.testing.assert_array_equal(episode.action, given['action'])
+
+
+def test_one_declared_space_holds_for_every_agent():
+    whole, unit = Box(0, 255, (3,), np.float32), Box(0, 1, (3,), np.float32)
+    episode = {'obs': np.full((5, 3), 9.0), 'action': np.zeros(4, int), 'reward': np.ones(4)}
+    episode |= {'terminated': True, 'truncated': False}
+    data = open_dataset([episode], observation_space=whole)
+    found = data.source.fitting(whole, Discrete(5))
+    assert (found.observation_space, found.action_space) == (whole, Discrete(5))
+    assert data.source.fitting(unit, Discrete(5)).observation_space == whole

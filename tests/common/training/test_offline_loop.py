@@ -277,6 +277,14 @@ class TestRefusals:
         with pytest.raises(ValueError, match=told):
             made().learn(None, dataset=path, run_dir=False, **given)
 
+    @pytest.mark.parametrize('name', ['updates', 'update_every', 'explore_steps', 'buffer_size'])
+    def test_what_steers_steps_in_the_environment(self, path, name):
+        told = f'{name} is for steps in the environment, but with a dataset none is taken: leave {name} out'
+        with pytest.raises(ValueError, match=told):
+            made().learn(None, dataset=path, train_updates=5, run_dir=False, **{name: 7})
+        with pytest.raises(ValueError, match=told):
+            zoo.train('TD3', dataset=path, train_updates=5, run_dir=False, net='4', **{name: 7})
+
     def test_recorded_episodes_beside_a_dataset(self, path):
         with pytest.raises(ValueError, match='recorded is for steps in the environment, .*give all as dataset'):
             made().learn(None, dataset=path, recorded=path, train_updates=5, run_dir=False)

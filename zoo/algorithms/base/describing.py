@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo.algorithms.base import catalog
 from zoo.algorithms.base.own_defaults import OwnDefaults, own_defaults
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import InvalidType, InvalidValue
 from zoo.common.tools.params import Param, documentation
 from zoo.common.tools.printing import Table
 
@@ -118,6 +118,8 @@ def document(cls: Any) -> None:
 
     @functools.wraps(inherited)
     def learn(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(self, cls):
+            raise InvalidType(f'{cls.__name__} is a class: make an agent first, agent = {cls.__name__}(**alg_params).')
         return super(cls, self).learn(*args, **kwargs)
 
     signature = inspect.signature(inspect.unwrap(inherited))

@@ -28,7 +28,7 @@ from zoo.common.tools.habits import renamed
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.tools.processes import alone_in
 from zoo.common.training import testing
-from zoo.common.training.agent import Agent, mismatch
+from zoo.common.training.agent import Agent, Loop, mismatch
 from zoo.common.training.average import Average
 from zoo.common.training.display import in_verbose
 from zoo.common.training.experience import Experience, NoEnvironment
@@ -194,6 +194,23 @@ def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], ren
     for argument, is_given in (('render', render), ('plot_func', plot_func is not None)):
         if is_given:
             raise InvalidValue(f'{argument} shows episodes of the training, but with a dataset none is played.')
+    if 'train_steps' not in given:  # a whole table of parameters has those for the environment, too
+        refuse_unread_with_data(agent.loop, given)
+
+
+def unread_with_data(loop: Loop) -> set[str]:
+    """Return the names of the parameters of `learn` that mean nothing where a dataset is learned from."""
+    assert loop.from_data is not None
+    return params.declared(loop.run, only_keywords=True).keys() - params.declared(loop.from_data).keys()
+
+
+def refuse_unread_with_data(loop: Loop, names: Iterable[str]) -> None:
+    """Refuse parameters that steer steps in the environment, where a dataset is learned from."""
+    unread = [name for name in names if name in unread_with_data(loop)]
+    if unread:
+        raise InvalidValue(
+            f'{unread[0]} is for steps in the environment, but with a dataset none is taken: leave {unread[0]} out.'
+        )
 
 
 def _check_callbacks(callbacks: Any) -> tuple[Callable[[Training], bool | None], ...]:
@@ -278,6 +295,7 @@ def _train(
         raise InvalidValue('this agent is training: a callback may test it in a second environment, but not train it.')
     start, from_data = 0, _from_data(agent, values)
     end = 'train_updates' if from_data else 'train_steps'
+    asked = seed
     if values['resume']:
         start, values[end] = _resumed(agent, given.get(end), 'update' if from_data else 'step')
         seed = None  # the loaded streams go on where they were
@@ -321,6 +339,8 @@ def _train(
             calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]
             steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
             begun = before.get('seed') if settings.resume else seed
+            if begun != asked and asked is not None:
+                log.warning('seed=%s changes nothing: the training goes on with its own random numbers.', asked)
             done = (agent.loop_state or {}).get('steps', 0) if settings.resume else 0
             end = agent.steps - done + settings.train_steps
             learned = {'seed': begun, 'calls': calls, 'end': end, 'callbacks': list(steering), 'learn_params': written}

@@ -30,7 +30,7 @@ from zoo.algorithms.base.updating import Updating
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.networks.network import announces
-from zoo.common.tools import params
+from zoo.common.tools import habits, params
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.tools.habits import OF_CONSTRUCTORS
 from zoo.common.tools.params import Param, ParamDict
@@ -117,12 +117,25 @@ class Parameterized(Updating):
             )
         describing.document(cls)
 
+    if not TYPE_CHECKING:  # type checkers would take every attribute for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            told = f'{type(self).__name__!r} object has no attribute {name!r}'
+            raise AttributeError(f'{told}: {habits.OF_AGENTS[name]}.' if name in habits.OF_AGENTS else told)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if self.is_built and name in self.fields:
             raise AttributeError(
                 f'{name} is fixed when the agent is made, since it is compiled into the update: make a new agent with '
                 f'{type(self).__name__}({name}=…).'
             )
+        if self.is_built and name in habits.HABITS and not hasattr(type(self), name):
+            here = habits.renamed(name, self.fields)
+            if here is not None:
+                raise AttributeError(
+                    f'{name} is called {here} here, and is fixed when the agent is made: make a new agent with '
+                    f'{type(self).__name__}({here}=…).'
+                )
         super().__setattr__(name, value)
 
     def __dir__(self) -> list[str]:

@@ -97,7 +97,7 @@ def weights(agent: Agent) -> dict[str, tf.Variable]:
         name: variable
         for name, variable in variables(agent).items()
         if (name.startswith('network/') and '/random/' not in name and variable.dtype.is_floating)
-        or id(variable) in moved
+        or (id(variable) in moved and variable.trainable)
     }
 
 
@@ -123,8 +123,15 @@ def take_weights(agent: Agent, source: Agent) -> None:
     state of optimizers, the replay buffer, counters and random numbers begin anew.
 
     Raises:
-        ValueError: a weight has another shape.
+        ValueError: a weight has another shape, or only one of the two agents normalizes observations.
     """
+    statistics, saved = agent.moments(), source.moments()
+    differs = sorted(label for label in statistics.keys() ^ saved.keys() if label.startswith('obs/'))
+    if differs:
+        has = 'normalizes' if differs[0] in saved else 'does not normalize'
+        raise InvalidValue(
+            f'the saved agent {has} its observations, so its weights mean nothing otherwise: leave out normalize_obs.'
+        )
     moved = weights(agent)
     found = variables(source)
     for name, variable in variables(agent).items():
@@ -136,8 +143,7 @@ def take_weights(agent: Agent, source: Agent) -> None:
                 )
                 raise InvalidValue(f'{told}: leave out what changes the networks.')
             variable.assign(found[name])
-    saved = source.moments()
-    for label, moments in agent.moments().items():
+    for label, moments in statistics.items():
         if label in saved:
             moments.restore(saved[label].state())
     _settle(agent)

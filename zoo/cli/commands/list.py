@@ -38,8 +38,7 @@ def _list_algorithms(_: str | None) -> None:
 
 def _list_environments(only: str | None) -> None:
     """Print names with their types. Without a type asked for, a name of Gymnasium stands beside its own type alone."""
-    from zoo.common.envs.names import table_type
-
+    printed: set[str] = set()
     for env_type in env_types() if only is None else (only,):
         try:
             names = zoo.list_envs(env_type, latest=True)
@@ -51,8 +50,9 @@ def _list_environments(only: str | None) -> None:
         for name in names:
             if only is not None:
                 print(name)
-            elif env_type != 'gymnasium' or table_type(env_type, name) == 'gymnasium':
+            elif env_type != 'gymnasium' or name not in printed:
                 print(f'{env_type}\t{name}')
+        printed.update(names)
 
 
 def _list_runs(_: str | None) -> None:

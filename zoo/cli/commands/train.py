@@ -80,7 +80,8 @@ def run(args: Any) -> int | None:
         rows.append(('episodes', f'{result.episodes:,}'))
     if result.returns:
         last = result.returns[-100:]
-        rows.append(('return', mean_return(sum(last) / len(last), result.episodes, 100)))
+        since = ' since it was resumed' if args.resume is not None else ''
+        rows.append(('return', mean_return(sum(last) / len(last), result.episodes, 100) + since))
     if run is not None:
         rows += [*tests(run), ('run', str(run.path))]
     print(aligned(rows))

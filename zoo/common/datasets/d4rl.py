@@ -141,7 +141,9 @@ class D4RLData(Source):
         for begin in range(0, rows - 1, _CHUNK):
             end = min(begin + _CHUNK, rows - 1)
             after, then = self._rows(_NEXT, begin, end), self._rows('observations', begin + 1, end + 1)
-            found[begin:end] = (after != then).reshape(end - begin, -1).any(1)
+            narrow = min(after.dtype, then.dtype, key=lambda dtype: dtype.itemsize)  # both have the digits of this one
+            differ = after.astype(narrow, copy=False) != then.astype(narrow, copy=False)
+            found[begin:end] = differ.reshape(end - begin, -1).any(1)
         return found
 
     def _pieces(self, name: str) -> list[np.ndarray]:

@@ -134,6 +134,11 @@ def as_stored(space: Space, stored: dict[str, np.ndarray]) -> spaces.Flat:
     return spaces.from_items(space, items)
 
 
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape without the axes that hold one entry; the first axis, of steps, stays."""
+    return (*shape[:1], *(size for size in shape[1:] if size != 1))
+
+
 def fitted(what: str, space: Space, values: Any, length: int) -> spaces.Flat:
     """Return what a user or another library holds of an episode as flat arrays ``[length, …]`` in a space's dtypes.
 
@@ -159,7 +164,7 @@ def fitted(what: str, space: Space, values: Any, length: int) -> spaces.Flat:
             has = f'{len(x)} entries' if x.ndim else 'no axis of steps'
             raise InvalidValue(f'{where} has {has}, but {length} are right.')
         shape = (length, *spaces.shape_of(leaf))
-        if x.shape != shape and x.size == int(np.prod(shape)) and x.dtype.kind in 'biuf':
+        if x.shape != shape and _without_ones(x.shape) == _without_ones(shape) and x.dtype.kind in 'biuf':
             x = x.reshape(shape)  # some write one number as an array of one entry
         try:
             items[path] = spaces.fitted(leaf, x, (length,))

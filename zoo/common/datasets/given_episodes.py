@@ -52,11 +52,11 @@ class GivenEpisodes(Source):
         environment: Environment | None = None,
     ) -> None:
         self.name, self.environment = name, environment
-        self._declared = observation_space is not None and action_space is not None
         for one in given:
             if isinstance(one, Rollout):
                 observation_space = observation_space or one.player.observation_space
                 action_space = action_space or one.player.action_space
+        self._declared = observation_space, action_space
         raw = [self._raw(i, one) for i, rollout in enumerate(given) for one in _parts(rollout)]
         if not raw:
             raise InvalidValue(f'{name} has no episode of at least one step.')
@@ -133,10 +133,13 @@ class GivenEpisodes(Source):
         return self._episodes[number]
 
     def fitting(self, observation_space: Space, action_space: Space) -> Source:
-        if self._declared:
+        known = self._declared
+        if None not in known:
             return self
         given: list[Any] = list(self._episodes)
-        return GivenEpisodes(given, observation_space, action_space, self.name, self.environment)
+        return GivenEpisodes(
+            given, known[0] or observation_space, known[1] or action_space, self.name, self.environment
+        )
 
 
 def _parts(one: Any) -> list[Any]:

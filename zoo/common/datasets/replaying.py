@@ -113,18 +113,23 @@ def _check_masks(
         piece = slice(begin, begin + _ROWS)
         valid = rows['valid'][piece]
         action = adaptor.stored_part('', rows['action/'][piece][valid])
-        _check_allowed(adaptor, action, obs[mask][piece][valid])
+        check_allowed(adaptor, action, obs[mask][piece][valid])
 
 
-def _check_allowed(adaptor: ActionAdaptor, action: np.ndarray, mask: np.ndarray) -> None:
-    """Refuse recorded actions that their mask forbids: their probability would be zero."""
+_SO = 'leave the episode out, or record the mask that held'
+
+
+def check_allowed(
+    adaptor: ActionAdaptor, action: np.ndarray, mask: np.ndarray, what: str = 'a recorded action', so: str = _SO
+) -> None:
+    """Refuse actions to learn from that their mask forbids: their probability would be zero."""
     if not len(action):
         return
     wrong = np.flatnonzero(forbidden(action, mask, adaptor.parts[0].counts))
     if len(wrong):
         raise InvalidValue(
-            f'a recorded action is {np.asarray(action)[wrong[0]]}, which the action_mask of its observation forbids '
-            f'({np.asarray(mask)[wrong[0]].astype(int).tolist()}): leave the episode out, or record the mask that held.'
+            f'{what} is {np.asarray(action)[wrong[0]]}, which the action_mask of its observation forbids '
+            f'({np.asarray(mask)[wrong[0]].astype(int).tolist()}): {so}.'
         )
 
 
@@ -153,7 +158,7 @@ def fill(
     for episode in dataset[part::parts] if part < len(dataset) else ():
         action = replay.adaptor.from_env(episode.action)
         if mask is not None:
-            _check_allowed(replay.adaptor, action, spaces.tree_map(lambda x: x[:-1], episode.obs)[mask])
+            check_allowed(replay.adaptor, action, spaces.tree_map(lambda x: x[:-1], episode.obs)[mask])
         into = int(given.argmin())
         replay.add_episode(into, episode.obs, action, episode.reward, episode.terminated, episode.truncated)
         given[into] += len(episode.reward)

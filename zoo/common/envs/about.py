@@ -26,8 +26,9 @@ class About:
             ``build_env(Wrapper(build_env('Hopper-v5', 'mujoco')))`` keeps the type that says more than ``'gymnasium'``.
         copies: the number of copies that step together, 1 for a single environment.
         arguments: the arguments of ``build_env`` that make the environment from its name, without seed and render mode.
-            None where only a program can make it: from a class, a function or an object, with ``reward_shaping``, or
-            with a wrapper around what ``build_env`` returned.
+            A class in a module is ``'module:Class'``. None where only a program can make it: from a class of the
+            program itself, a lambda or an object, with ``reward_shaping``, or with a wrapper around what ``build_env``
+            returned.
         rebuild: a function of ``seed``, ``nenv`` and other arguments of ``build_env`` that builds the environment
             again, also in another process. None for an environment object and for one with a wrapper around.
         defaults: a user's own defaults for it that ``call_default_params`` took, by algorithm, as plain data.

@@ -172,8 +172,11 @@ def build_env(
         given = _name(env_id).strip('<>')  # '<lambda>' is no name for a file
         again = partial(build_env, env_id, env_type, vectorized, reward_shaping=reward_shaping, nenv=nenv, **kwargs)
         rebuild = partial(_rebuild, _registration(env_id), again)
-        if isinstance(env_id, str) and reward_shaping is None:
-            arguments = {'env_id': env_id, 'env_type': env_type, 'vectorized': vectorized, 'nenv': nenv, **kwargs}
+        from zoo.common.envs.kinds import modules
+
+        named = env_id if isinstance(env_id, str) else modules.path_of(env_id)
+        if named is not None and reward_shaping is None:
+            arguments = {'env_id': named, 'env_type': env_type, 'vectorized': vectorized, 'nenv': nenv, **kwargs}
             arguments.pop('render_mode', None)  # it says how somebody looked at the environment
     about.remember(env, env_type, given, arguments, rebuild)
     return env

@@ -31,6 +31,7 @@ class Head:
         sigma: σ₀ of noisy layers (Fortunato et al. 2018); 0 for plain layers.
         choices: places in the output, begin and end, that must not be probabilities: the logits or values of one
             choice, or the logit of one switch.
+        is_value: whether the output is values or their atoms, which may be of any size.
         beside: the head of another network that a complete network may serve too, by a second output; None: there is
             no such network.
     """
@@ -45,12 +46,13 @@ class Head:
     values: int = 1
     sigma: float = 0.0
     choices: tuple[tuple[int, int], ...] = ()
+    is_value: bool = False
     beside: Head | None = None
 
 
 def value_head(gain: float | None = None, action_size: int = 0) -> Head:
     """One number: the value of a state, or of a state and an action of ``action_size`` entries."""
-    return Head(1, 'one value', gain, action_size=action_size)
+    return Head(1, 'one value', gain, action_size=action_size, is_value=True)
 
 
 def action_value_head(
@@ -59,7 +61,7 @@ def action_value_head(
     """For each action one value, or the ``values`` atoms or quantiles of its distribution, which are ``named`` so."""
     meaning = f'the {named} of {actions} actions' if values == 1 else f'{values} {named} of each of {actions} actions'
     choices = _places([values] * actions if values > 1 else [actions])
-    return Head(actions * values, meaning, dueling=dueling, values=values, sigma=sigma, choices=choices)
+    return Head(actions * values, meaning, dueling=dueling, values=values, sigma=sigma, choices=choices, is_value=True)
 
 
 def deterministic_head(size: int, gain: float | None = None) -> Head:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from gymnasium.spaces import Dict, Tuple
 
 from zoo.common import spaces
-from zoo.common.adaptors.observation import Preprocess
+from zoo.common.adaptors.observation import Preprocess, mask_path
 from zoo.common.networks import pairs, pieces, recurrent
 from zoo.common.networks.heads import Head, make_head
 from zoo.common.networks.network import PROBES, Network, announces, probe, variables_of
@@ -62,8 +62,10 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
         except Exception as error:  # a user's network may raise anything, which says that it is not called like this
             reason = ' '.join(re.sub(r'\x1b\[\d*m', '', str(error)).split())  # Keras writes in bold
             reason = re.split(r' Arguments received| ?[({]*[^ ]*(?:<tf\.|array\(|\[\[)', reason)[0][:200]
-            gets = preprocess.space.spaces if isinstance(preprocess.space, Dict) else ()
+            keys = list(preprocess.space.spaces) if isinstance(preprocess.space, Dict) else []
+            gets = [key for key in keys if key != mask_path(preprocess.space)]
             hint = f' The network gets a dict with the keys {", ".join(gets)}.' if gets else ''
+            hint += ' No network gets the mask.' if len(gets) < len(keys) else ''
             if memory is None and _is_recurrent(entry):
                 hint += ' A recurrent network is a chain of layers with one output.'
                 hint += " 'actor' in place of the critic shares its torso." if head.beside is not None else ''
@@ -171,6 +173,10 @@ def _complete(made: Network, label: str) -> None:
         raise InvalidValue(
             f'{label} gives probabilities, numbers from 0 to 1, but {head.meaning} ({head.units}) are needed, which '
             'may be any numbers: leave out the softmax or sigmoid at its end.'
+        )
+    if announces.get() and head.is_value and _stays_bounded(made):
+        log.warning(
+            '%s stays in [-1, 1], so no larger value is learned: leave out the tanh or sigmoid at its end.', label
         )
     made.bounds = head.activation == 'tanh' and not _stays_bounded(made)
     if head.sigma:

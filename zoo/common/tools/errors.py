@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 #: At most this many known names are listed; of more, only those most like the given one.
-LISTED = 60
+LISTED = 40
 
 
 class ZooError(Exception):

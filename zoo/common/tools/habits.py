@@ -12,6 +12,18 @@ _EPSILON = (
 )
 _HER = 'hindsight is a parameter, her=dict(k=4)'
 _TWICE = 'it is twice num_directions, since each direction is tried both ways'
+_FROM_DATA = 'it learns from its own steps alone; BC, IQL, CQL, TD3BC and AWAC learn from recorded episodes'
+
+#: Arguments of ``build_env`` beside the environment's own.
+OF_ENVIRONMENTS = (
+    'max_episode_steps',
+    'frame_stack',
+    'hide_velocity',
+    'render_mode',
+    'reward_shaping',
+    'pixels',
+    'frame_size',
+)
 
 #: Name in other libraries → its names here, or a sentence that says what to do. An algorithm has one of the names.
 HABITS: dict[str, str | tuple[str, ...]] = {
@@ -22,6 +34,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'batch': 'batch_size',
     'bc_trainer': 'DAgger is BC by itself: there is no trainer inside',
     'buffer': 'buffer_size',
+    'buffer_size': 'it has no replay buffer; DQN, SAC, TD3 and others have one',
     'clip_epsilon': 'clip_range',
     'clip_coef': 'clip_range',
     'clip_range_vf': 'clip_range_value',
@@ -30,6 +43,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'critic_lr': _RATE,
     'delta_std': 'noise_std',
     'demo_batch_size': 'discriminator_batch',
+    'dataset': _FROM_DATA,
     'demonstrations': 'dataset',
     'device': 'TensorFlow takes a GPU where it finds one, and CUDA_VISIBLE_DEVICES="" hides it',
     'disc_updates': 'discriminator_updates',
@@ -87,6 +101,8 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'population_size': _TWICE,
     'prioritized_replay': 'prioritized',
     'progress': 'verbose',
+    'recorded': _FROM_DATA,
+    'recorded_share': _FROM_DATA,
     'replay_buffer_class': _HER,
     'replay_buffer_kwargs': 'the replay buffer has parameters of learn: buffer_size, her, compress',
     'reset_num_timesteps': 'agent.learn again trains on, and a new agent begins anew',
@@ -112,6 +128,7 @@ HABITS: dict[str, str | tuple[str, ...]] = {
     'train_batch_size_per_learner': 'batch_size is the size of a minibatch, and horizon is the steps of each copy',
     'train_episodes': 'a training is counted in environment steps, train_steps',
     'train_freq': 'update_every',
+    'train_updates': _FROM_DATA,
     'update_epochs': 'epochs',
     'use_rms_prop': "the optimizer is given by optimizers_list, [dict(name='RMSprop', learning_rate=…), …]",
     'value_coefficient': 'value_coef',
@@ -159,6 +176,7 @@ _NO_EXPLORATION = 'zoo test plays without exploration in any case'
 _STUDY = 'write --out FOLDER, which holds the study'
 #: An option of other command lines, without dashes → what to write in the shell.
 IN_SHELL = {
+    **{name: f'write --env-set {name}=VALUE, since it belongs to the environment' for name in OF_ENVIRONMENTS},
     **dict.fromkeys(('algo', 'env', 'env_id'), _ITS_RUN),
     **dict.fromkeys(
         ('n_timesteps', 'total_timesteps', 'timesteps', 'num_timesteps', 'train_steps', 'max_steps', 'n'),
@@ -263,6 +281,18 @@ PLACES = {
     'save': 'write agent.save(path)',
     'set_random_seed': 'give seed=… to zoo.build_env, zoo.call_default_params and learn, or to zoo.train',
     'test': "write agent.learn(env, 'test')",
+}
+
+_TRAINS, _TESTS = "write agent.learn(env, 'train')", "write agent.learn(env, 'test')"
+#: An attribute that agents of others have → what to write here.
+OF_AGENTS = {
+    **dict.fromkeys(('train', 'fit', 'run', 'optimize'), _TRAINS),
+    **dict.fromkeys(('test', 'evaluate', 'eval', 'play', 'evaluate_policy'), _TESTS),
+    **dict.fromkeys(('act', 'choose_action', 'get_action', 'select_action', 'compute_single_action'), 'write predict'),
+    **dict.fromkeys(('policy', 'actor', 'get_parameters', 'q_net'), 'networks are in agent.networks, by name'),
+    'set_env': 'learn takes the environment',
+    'replay_buffer': 'it is agent.replay',
+    'num_timesteps': 'it is agent.steps',
 }
 
 #: An algorithm of others → what it is here.

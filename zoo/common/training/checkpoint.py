@@ -209,6 +209,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"'{folder}' is a file: a checkpoint is a folder with {_CONFIG} and {_WEIGHTS} in it.")
     if (folder / 'checkpoints').is_dir():
         raise CheckpointError(f"'{folder}' is a run, not a checkpoint: load one from '{folder / 'checkpoints'}'.")
+    if not file.is_file() and any(folder.glob('*/checkpoints')):
+        raise CheckpointError(f"'{folder}' is a folder of runs, not a checkpoint: load one of these.")
     if not file.is_file():
         raise CheckpointError(f"'{file}' is missing: without it '{folder}' is not a checkpoint.")
     body = _parse(file)

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from zoo.common import spaces
+from zoo.common.adaptors.observation import mask_path
 from zoo.common.datasets.opening import check_sources
-from zoo.common.datasets.replaying import ADDED, TOO_SMALL, fill
+from zoo.common.datasets.replaying import ADDED, TOO_SMALL, check_allowed, fill
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.replay import Replay
 from zoo.common.schedules import Linear, value_at
@@ -65,10 +66,16 @@ class Labels:
         else:
             each = [spaces.unflatten(space, spaces.tree_map(lambda x, i=i: x[i], obs)) for i in range(len(begins))]
             given = spaces.tree_map(lambda *x: np.stack(x), *(self._fitted(self.expert(seen)) for seen in each))
+        adaptor = self.agent.action_adaptor
         try:
-            return self.agent.action_adaptor.from_env(given)
+            stored = adaptor.from_env(given)
         except InvalidValue as error:
             raise InvalidValue(f'of the expert {error}') from None
+        mask = mask_path(space) if adaptor.maskable else None
+        if mask is not None:
+            held = dict(spaces.tree_items(obs))[mask]
+            check_allowed(adaptor, stored, held, "the expert's action", 'let the expert follow the mask')
+        return stored
 
     def _fitted(self, action: Any) -> spaces.Flat:
         """Return an action of the function in the form of its space."""

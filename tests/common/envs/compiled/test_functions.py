@@ -6,7 +6,7 @@ import numpy as np
 import pure
 import pytest
 import tensorflow as tf
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, Discrete
 
 import zoo
 from zoo.common.tools.errors import InvalidType, InvalidValue
@@ -100,6 +100,22 @@ def test_a_changed_object_is_compiled_anew():
     env = zoo.build_env(functions, 'compiled')
     env.reset(seed=0)
     assert env.step(0)[2] and env.steps is not first.steps
+
+
+class Table(pure.Line):
+    """Looks something up by its action."""
+
+    action_space = Discrete(3)
+
+    def step(self, state, action, seed):
+        moved = state + tf.constant([-0.1, 0.0, 0.1])[action]
+        return moved, moved, moved[0], tf.constant(False), tf.constant(False)
+
+
+def test_a_table_that_is_indexed_by_a_tensor_would_be_compiled_for_each_value():
+    told = r'indexes a tensor by a tensor in line \d+, as in table\[action\], .* write tf.gather\(table, action\)'
+    with pytest.raises(InvalidValue, match=told):
+        zoo.build_env(Table(), 'compiled', nenv=4)
 
 
 def test_something_is_missing():

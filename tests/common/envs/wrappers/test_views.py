@@ -170,6 +170,11 @@ class Takes(Parts):
         self.taken = frame_stack
 
 
+class StackedFloats(gymnasium.wrappers.FrameStackObservation):
+    def __init__(self, env_id: str) -> None:
+        super().__init__(gymnasium.make(env_id), 4)
+
+
 def test_an_argument_of_the_environments_own_goes_before():
     env = build_env(Takes, frame_stack=7)
     assert env.unwrapped.taken == 7 and env.observation_space == Parts.observation_space
@@ -182,6 +187,12 @@ def test_an_argument_of_the_environments_own_goes_before():
             'MountainCar-v0',
             {'hide_velocity': True},
             r'is for CartPole, Pendulum and LunarLander, but this is MountainCar',
+        ),
+        ('CartPole-v1', {'hide_velocity': True, 'pixels': True}, r'needs the observation of CartPoleEnv as it is'),
+        (
+            lambda: StackedFloats('CartPole-v1'),
+            {'hide_velocity': True},
+            r'needs the observation of CartPoleEnv as it is',
         ),
         ('CartPole-v1', {'hide_velocity': 1}, r'^hide_velocity is 1: give True or False\.$'),
         ('CartPole-v1', {'frame_stack': 0}, r'^frame_stack is 0: give the number of observations'),

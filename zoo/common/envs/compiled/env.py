@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import gymnasium
@@ -17,9 +16,6 @@ from zoo.common.envs.compiled.functions import Functions, name_of
 from zoo.common.tools.compilation import XlaCall
 from zoo.common.tools.errors import InvalidValue
 
-#: Copies of functions by their number and time limit, so that nothing is compiled twice for equal shapes.
-_COPIES: weakref.WeakKeyDictionary[Any, dict[Any, tuple[dict[str, Any], CompiledCopies]]] = weakref.WeakKeyDictionary()
-
 
 class CompiledCopies:
     """Copies with their compiled functions for a caller in Python; ``copies`` are the pure functions."""
@@ -32,20 +28,11 @@ class CompiledCopies:
 
 
 def steps_of(functions: Functions, num_envs: int, limit: int | None) -> CompiledCopies:
-    """Return the copies of an environment, the same ones for equal arguments and unchanged attributes."""
-    made, attributes = _COPIES.setdefault(functions, {}), dict(getattr(functions, '__dict__', {}))
-    known = made.get((num_envs, limit))
-    if known is None or not _same(known[0], attributes):
-        made[num_envs, limit] = known = attributes, CompiledCopies(functions, num_envs, limit)
-    return known[1]
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Return whether attributes have the same values: numbers and texts that are equal, or the same objects."""
-    if one.keys() != other.keys():
-        return False
-    pairs = ((one[name], other[name]) for name in one)
-    return all(x is y or (isinstance(x, bool | int | float | str) and type(x) is type(y) and x == y) for x, y in pairs)
+    """Return the copies of an environment, the same ones for equal arguments, so that nothing is compiled twice."""
+    made: dict[Any, CompiledCopies] = vars(functions).setdefault('_zoo_copies', {})
+    if (num_envs, limit) not in made:
+        made[num_envs, limit] = CompiledCopies(functions, num_envs, limit)
+    return made[num_envs, limit]
 
 
 class Compiled:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -149,11 +149,30 @@ def check_mapped(functions: Functions) -> None:
 
     # The concrete function: TensorFlow warns of functions that are called only once.
     begun, stepped = tf.function(run, autograph=False).get_concrete_function()()
+    _check_indices(functions, actions[0], seeds[0])
     for i in range(count):
         own = functions.reset(seeds[i])
         alone = functions.step(own[0], actions[i], seeds[i])
         _compare(mapped, 'reset', begun, own, i)
         _compare(mapped, 'step', stepped, alone, i)
+
+
+def _check_indices(functions: Functions, action: Any, seed: tf.Tensor) -> None:
+    """Refuse ``table[action]``: XLA takes such an index for a constant, and compiles anew for each value."""
+
+    def run(action: Any, seed: tf.Tensor) -> Any:
+        state = _tensors(functions.reset(seed)[0])
+        loose = tf.nest.map_structure(lambda x: tf.raw_ops.PlaceholderWithDefault(input=x, shape=x.shape), state)
+        return functions.step(loose, action, seed)
+
+    graph = tf.function(run, autograph=False).get_concrete_function(action, seed).graph
+    for operation in graph.get_operations():
+        if operation.type == 'StridedSlice' and any(tf.get_static_value(x) is None for x in operation.inputs[1:3]):
+            raise InvalidValue(
+                f'reset() or step() of {name_of(functions)} indexes a tensor by a tensor'
+                f'{_place(operation.traceback, functions)}, as in table[action], and would be compiled anew for each '
+                'value: write tf.gather(table, action).'
+            )
 
 
 def _compare(mapped: Mapped, method: str, together: tuple[Any, ...], alone: tuple[Any, ...], copy_: int) -> None:
@@ -342,8 +361,13 @@ def _tensors(state: Any) -> Any:
 
 def _line(error: BaseException, functions: Any) -> str:
     """Return the last line of the user's own file that an error came through, as ``' in line 12'``; empty if none."""
+    return _place(traceback.extract_tb(error.__traceback__), functions)
+
+
+def _place(frames: Iterable[Any], functions: Any) -> str:
+    """Return the last line of the user's own file in a stack of calls; empty if it is not among them."""
     file = getattr(sys.modules.get(type(functions).__module__), '__file__', None)
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    lines = [frame.lineno for frame in frames if frame.filename == file]
     return f' in line {lines[-1]}' if lines else ''
 
 

@@ -82,13 +82,14 @@ def make_vector(
 
 
 def functions_of(env_id: Any, kwargs: dict[str, Any]) -> Any:
-    """Return the functions of an environment.
+    """Return the functions of an environment, with their attributes as they are now.
 
     Raises:
         TypeError: they lack something, or take no such arguments.
         ValueError: a space that no network reads, an unknown name, or functions that are not pure.
     """
     from zoo.common.envs.compiled import classic_control
+    from zoo.common.envs.compiled.freezing import frozen
     from zoo.common.envs.compiled.functions import check, check_mapped, check_pure
 
     if isinstance(env_id, str):
@@ -108,6 +109,7 @@ def functions_of(env_id: Any, kwargs: dict[str, Any]) -> Any:
         except TypeError as error:
             raise InvalidType(f'{getattr(env_id, "__name__", env_id)!r} cannot be made: {error}.') from error
     check(made)
+    made = frozen(made)
     check_pure(made)
     check_mapped(made)
     return made

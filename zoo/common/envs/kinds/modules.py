@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -40,6 +41,17 @@ def maker_of(env_id: str) -> Callable[..., Any] | None:
         hint = f': did you mean {close!r}?' if close else '.'
         raise InvalidValue(f'the module {package!r} has no environment {name!r}{hint}')
     return cast('Callable[..., Any]', found)
+
+
+def path_of(maker: Any) -> str | None:
+    """Return the ``'module:Class'`` by which :func:`maker_of` finds a class or function in every process, if any does.
+
+    Nothing finds what is in the program itself, inside a function, or a lambda.
+    """
+    module, name = getattr(maker, '__module__', None), getattr(maker, '__qualname__', '')
+    if not module or module == '__main__' or not name.isidentifier() or name in registry:
+        return None
+    return f'{module}:{name}' if getattr(sys.modules.get(module), name, None) is maker else None
 
 
 def imported(package: str, env_id: str) -> Any:

@@ -94,7 +94,8 @@ class HideVelocity(gymnasium.Wrapper):
     """Leaves the velocities out of the observation, so that acting well needs a memory.
 
     Raises:
-        ValueError: the environment is not CartPole, Pendulum or LunarLander.
+        ValueError: the environment is not CartPole, Pendulum or LunarLander, or its observation is another one: pixels,
+            or what a wrapper has made of it.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -105,8 +106,13 @@ class HideVelocity(gymnasium.Wrapper):
                 f'hide_velocity=True is for CartPole, Pendulum and LunarLander, but this is {name}: leave it out, or '
                 'wrap the environment in a class that hides its velocities.'
             )
-        self._kept = np.array(POSITIONS[name])
         space = env.observation_space
+        if space != env.unwrapped.observation_space:
+            raise InvalidValue(
+                f'hide_velocity=True needs the observation of {name} as it is, not {spaces.describe(space)}: '
+                'hide the velocities first, in a wrapper of your own.'
+            )
+        self._kept = np.array(POSITIONS[name])
         self.observation_space = Box(space.low[self._kept], space.high[self._kept], dtype=space.dtype.type)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
