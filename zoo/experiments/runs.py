@@ -255,12 +255,11 @@ class Run:
         made_with = self.config['made_with']
         if made_with is None:
             told = f'{self.name} was trained in {self.environment}, which no name makes'
-            python = (
-                f'{told} (a class of the program, a lambda, an object, or with reward_shaping): build it there, and'
-            )
-            shell = f'{told}: put its class into a module, {self.environment.lower()}.py, and train in that, or'
             raise InvalidValue(
-                f'{python} give it to the learn of zoo.load(run).', shell=f'{shell} test the agent in the program.'
+                f'{told} (a class of the program, a lambda, an object, or with reward_shaping): build it there, and '
+                'give it to the learn of zoo.load(run).',
+                shell=f'{told}: put its class into a module, {self.environment.lower()}.py, and train in that, or test '
+                'the agent in the program.',
             )
         if self.source is not None and ':' in str(made_with.get('env_id')):
             raise InvalidValue(

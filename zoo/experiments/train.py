@@ -177,8 +177,8 @@ def train(
             from zoo.algorithms.base.learning import refuse_unread_with_data
 
             refuse_unread_with_data(cls.loop, params)
-        known = getattr(source and source.agent, 'log_std_init', None)
-        if source is not None and params.get('log_std_init', known) != known:
+        saved = alg_params.get('log_std_init')
+        if source is not None and params.get('log_std_init', saved) != saved:
             told = "log_std_init is where a new agent's σ begins, but start_from takes the σ that was learned"
             raise InvalidValue(f'{told}: leave it out.')
         fit_exploration(cls, alg_params, params)

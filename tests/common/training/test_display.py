@@ -106,22 +106,19 @@ def test_the_speed_is_of_the_last_quarter_and_in_the_end_of_all(clock: Clock, ca
     assert ', 100 steps/s, 00:45 left' in last and ', 55 steps/s, in 01:40' in end
 
 
-def test_a_slow_environment_has_a_speed(clock: Clock, capsys):
-    shown = Lines(100, '')
-    clock.now = 8.0
-    shown.show(3, {})
-    clock.now = 16.0
-    shown.show(6, {})
-    assert lines_of(capsys) == ['  3% 3/100, 0.38 steps/s', '  6% 6/100, 0.38 steps/s, 04:11 left']
-
-
-def test_the_first_stretch_compiles_and_says_no_time_left(clock: Clock, capsys):
-    shown = Lines(10_000, '')
-    clock.now = 10.0
-    shown.show(10, {})
-    clock.now = 12.0
-    shown.show(210, {})
-    assert lines_of(capsys) == ['  0% 10/10,000, 1 steps/s', '  2% 210/10,000, 100 steps/s, 01:38 left']
+@pytest.mark.parametrize(
+    ('total', 'shown', 'expected'),
+    [
+        (100, [(8.0, 3), (16.0, 6)], ['  3% 3/100, 0.38 steps/s', '  6% 6/100, 0.38 steps/s, 04:11 left']),
+        (10_000, [(10.0, 10), (12.0, 210)], ['  0% 10/10,000, 1 steps/s', '  2% 210/10,000, 100 steps/s, 01:38 left']),
+    ],
+    ids=['a slow environment', 'the first stretch compiles'],
+)
+def test_the_speed_of_the_first_stretch_tells_no_time_left(clock: Clock, capsys, total: int, shown: Any, expected: Any):
+    lines = Lines(total, '')
+    for clock.now, steps in shown:
+        lines.show(steps, {})
+    assert lines_of(capsys) == expected
 
 
 def test_the_time_of_tests_does_not_count(clock: Clock, capsys):

@@ -198,15 +198,11 @@ def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], ren
         refuse_unread_with_data(agent.loop, given)
 
 
-def unread_with_data(loop: Loop) -> set[str]:
-    """Return the names of the parameters of `learn` that mean nothing where a dataset is learned from."""
-    assert loop.from_data is not None
-    return params.declared(loop.run, only_keywords=True).keys() - params.declared(loop.from_data).keys()
-
-
 def refuse_unread_with_data(loop: Loop, names: Iterable[str]) -> None:
     """Refuse parameters that steer steps in the environment, where a dataset is learned from."""
-    unread = [name for name in names if name in unread_with_data(loop)]
+    assert loop.from_data is not None
+    steering = params.declared(loop.run, only_keywords=True).keys() - params.declared(loop.from_data).keys()
+    unread = [name for name in names if name in steering]
     if unread:
         raise InvalidValue(
             f'{unread[0]} is for steps in the environment, but with a dataset none is taken: leave {unread[0]} out.'

@@ -18,7 +18,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def frozen(functions: Any) -> Any:
-    """Return a copy of an object whose attributes stay as they are now, also those of its class.
+    """Return a copy of an object. The copy keeps the attributes that the object and its class have now.
 
     A step is traced later than ``build_env``, and a program that is compiled keeps the values that it was traced with.
     So programs take their values from the copy. An unchanged object gives the same copy, and nothing is compiled again.
