@@ -191,7 +191,7 @@ class TrainingResult:
 
 @dataclass
 class TestResult:
-    """The result of ``learn(env, 'test')``: one entry for each episode.
+    """The result of ``learn(env, 'test')``: one entry for each episode. It prints as a summary.
 
     Attributes:
         returns: undiscounted returns.
@@ -204,3 +204,12 @@ class TestResult:
     returns: list[float]
     lengths: list[int]
     successes: list[bool | None]
+
+    def __str__(self) -> str:
+        if not self.returns:
+            return '0 episodes'
+        mean, std = np.mean(self.returns), np.std(self.returns)
+        told = [f'{len(self.returns)} episodes: mean return {mean:.4g} ± {std:.4g} (standard deviation)']
+        told += [f'from {min(self.returns):.4g} to {max(self.returns):.4g}', f'mean length {np.mean(self.lengths):.4g}']
+        known = [success for success in self.successes if success is not None]
+        return ', '.join([*told, *([f'success {np.mean(known):.0%}'] if known else [])])

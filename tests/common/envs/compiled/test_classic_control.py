@@ -27,17 +27,23 @@ def compare(env_id: str, steps: int, copies: int, **kwargs: object) -> None:
         states, actions = np.array(env.state.inner), env.action_space.sample()
         obs, reward, terminated, truncated, info = env.step(actions)
         lengths += 1
-        for i in range(copies):
-            reference.state, reference.steps_beyond_terminated = states[i].copy(), None
-            expected, paid, over, _, _ = reference.step(actions[i])
-            done = terminated[i] or truncated[i]
-            found = info['final_obs'][i] if done else obs[i]
-            np.testing.assert_allclose(found, expected, atol=1e-6)
-            np.testing.assert_allclose(reward[i], paid, atol=2e-6)
-            assert terminated[i] == over and truncated[i] == (lengths[i] >= limit)
-            assert obs[i] in env.single_observation_space
-            lengths[i] *= not done
-            ends += done
+        done = terminated | truncated
+        expected, paid, over = [], [], []
+        for state, action in zip(states, actions, strict=True):
+            reference.state, reference.steps_beyond_terminated = state.copy(), None
+            after, gain, ended, _, _ = reference.step(action)
+            expected.append(after)
+            paid.append(gain)
+            over.append(ended)
+        found = obs.copy()
+        for i in np.flatnonzero(done):
+            found[i] = info['final_obs'][i]
+        np.testing.assert_allclose(found, np.array(expected), atol=1e-6)
+        np.testing.assert_allclose(reward, np.array(paid, np.float64), atol=2e-6)
+        assert (terminated == over).all() and (truncated == (lengths >= limit)).all()
+        assert obs in env.observation_space
+        lengths[done] = 0
+        ends += done.sum()
     assert ends
 
 
