@@ -35,6 +35,7 @@ from common import (
     write_page,
     write_results,
 )
+from sleeping import Sleeping, agent_for
 
 ACTORS = (10, 100, 1000)
 ENGINES = ('local', 'mpi')
@@ -63,9 +64,7 @@ class Folded:
 
 
 def agent_and_plan(actors: int, steps: int) -> tuple[Any, Any, Any]:
-    """Return IMPALA, its plan for so many actors, and the environment of scaling.py."""
-    from scaling import Sleeping, agent_for
-
+    """Return IMPALA, its plan for so many actors, and an environment whose steps are sleeps."""
     from zoo import build_env
     from zoo.distributed.training.planning import plan_for
 

@@ -20,46 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # where common.py is
 from common import header, parser_of, row, stamp, write_page
 from many import measured as simulated
+from sleeping import EPISODE, Sleeping, agent_for
 
 ACTORS = (10, 100, 1000)
 SIZES = (1_000, 30_000, 1_000_000)  # bytes of a message
 MESSAGES, SIMULATED = 200, 4000
 CHUNK = 32  # steps in a message to a replay buffer, see zoo/distributed/training/plan.py
-EPISODE, SHORT = 200, 20  # steps of an episode; where only the update after many of them is measured
-
-
-class Sleeping(gymnasium.Env):
-    """An environment with 17 random numbers as observation and 6 actions, continuous or discrete. A step is a sleep.
-
-    Args:
-        seconds: of a step.
-        discrete: whether there are 6 actions and not 6 numbers.
-        length: of an episode, steps.
-    """
-
-    def __init__(self, seconds: float = 0.0, discrete: bool = False, length: int = EPISODE) -> None:
-        self.seconds, self.length, self.t = seconds, length, 0
-        self.observation_space = Box(-1.0, 1.0, (17,), np.float32)
-        self.action_space = Discrete(6) if discrete else Box(-1.0, 1.0, (6,), np.float32)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.t = 0
-        return self.np_random.uniform(-1, 1, 17).astype(np.float32), {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self.seconds:
-            time.sleep(self.seconds)
-        self.t += 1
-        seen = self.np_random.uniform(-1, 1, 17).astype(np.float32)
-        return seen, float(seen[0]), False, self.t == self.length, {}
+SHORT = 20  # steps of an episode, where only the update after many of them is measured
 
 
 @dataclass
@@ -121,18 +93,6 @@ def exchange_costs() -> dict[str, Line]:
         launch(exchange, 2, (str(path),), timeout=120)
         found = json.loads(path.read_text())
     return {name: Line.through(SIZES, seconds) for name, seconds in found.items()}
-
-
-def agent_for(alg: str, env: Any) -> tuple[Any, dict[str, Any]]:
-    """Return an algorithm with its defaults and networks of 64 × 64, and the parameters of its ``learn``."""
-    from zoo import algorithms, call_default_params
-
-    alg_params, learn_params = call_default_params(env, 'gymnasium', alg, seed=0)
-    if alg != 'ARS':  # its policy is linear
-        alg_params['net_list'] = [
-            entry if isinstance(entry, str) else entry | {'hidden': [64, 64]} for entry in alg_params['net_list']
-        ]
-    return getattr(algorithms, alg)(**alg_params), learn_params | {'run_dir': False, 'verbose': 0}
 
 
 def timed(call: Any, seconds: list[float]) -> Any:
