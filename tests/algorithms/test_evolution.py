@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import keras
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import zoo
 from zoo import algorithms, build_env
 from zoo.algorithms.es import centered_ranks
 from zoo.common.acting.perturbed import direction
-from zoo.common.maths.normalize import RunningMoments
+from zoo.common.maths.normalize import RunningMoments, moments_of
 from zoo.common.records import Evaluations
 
 VECTOR = toys.OBSERVATIONS['vector']
@@ -137,14 +138,31 @@ class TestBoth:
         rng = np.random.default_rng(0)
         first, second = rng.normal(3.0, 2.0, (50, 3)), rng.normal(-1.0, 1.0, (80, 3))
         agent.statistics[''].update(first)
-        near = second - agent.statistics[''].mean
-        observed = np.stack([near.reshape(4, 2, 10, 3).sum(2), np.square(near).reshape(4, 2, 10, 3).sum(2)], 2)
+        observed = np.stack([moments_of(x, 3) for x in second.reshape(8, 10, 3)]).reshape(4, 2, 3, 3)
         agent.update(judged(RETURNS, observed={'': observed}))
         expected = RunningMoments(3)
         expected.update(np.concatenate([first, second]))
         assert agent.statistics[''].count == 130
         np.testing.assert_allclose(agent.statistics[''].mean, expected.mean, atol=1e-9)
         np.testing.assert_allclose(agent.statistics[''].scale, expected.scale, atol=1e-9)
+
+    def test_the_deviation_of_a_clock_keeps_its_digits(self, plain_graphs, name):
+        class Clock(gymnasium.Env):
+            observation_space, action_space = Box(-np.inf, np.inf, (1,), np.float64), Discrete(2)
+
+            def reset(self, *, seed=None, options=None):
+                super().reset(seed=seed)
+                self.now = 1.7e9
+                return np.array([self.now]), {}
+
+            def step(self, action):
+                self.now += 1
+                return np.array([self.now]), float(action), False, self.now == 1.7e9 + 50, {}
+
+        env = zoo.build_env(Clock)
+        agent = getattr(algorithms, name)(env.observation_space, env.action_space, num_directions=2, normalize_obs=True)
+        agent.learn(env, 'train', train_steps=400, run_dir=False, verbose=0)
+        assert 1 / agent.statistics[''].scale == pytest.approx(np.std(np.arange(50)), rel=1e-5)
 
     def test_what_only_losses_teach_is_refused(self, plain_graphs, name):
         with pytest.raises(ValueError, match=r'statistics that are learned from batches.*: leave out batch norm'):

@@ -18,6 +18,7 @@ from zoo.common import spaces
 from zoo.common.acting.forward import Forward
 from zoo.common.acting.greedy import Deterministic
 from zoo.common.acting.perturbed import direction
+from zoo.common.maths.normalize import joined
 from zoo.common.networks.heads import best_action_head
 from zoo.common.parameters import NormalizeObs
 from zoo.common.records import Evaluations
@@ -118,10 +119,9 @@ class Evolution(Algorithm):
         optimizer.set_progress(self.progress)
         gradient = -self.ascent(evaluations)
         self.forward.unpack(self.fused(gradient))
-        count = float(evaluations.lengths.sum())
         for path, moments in self.statistics.items():
-            total, squares = evaluations.observed[path].sum((0, 1))
-            moments.merge(count, moments.mean + total / count, squares - np.square(total) / count)
+            count, mean, squares = joined(evaluations.observed[path].reshape(-1, 3, moments.mean.size))
+            moments.merge(float(count[0]), mean, squares)
         return {
             'return_mean': float(evaluations.returns.mean()),
             'return_max': float(evaluations.returns.max()),

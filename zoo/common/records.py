@@ -138,8 +138,8 @@ class Evaluations(NamedTuple):
         seeds: int64 ``[P]``, of the perturbations (:func:`zoo.common.acting.perturbed.direction`).
         returns: float64 ``[P, 2]``, the mean return of the episodes.
         lengths: int64 ``[P, 2]``, the steps of all episodes.
-        observed: for each path with running statistics float64 ``[P, 2, 2, size]``: over the observations acted on, the
-            sum and the sum of squares of the distances from the statistics' mean.
+        observed: for each path with running statistics the moments of the observations acted on, float64
+            ``[P, 2, 3, size]`` (:func:`zoo.common.maths.normalize.moments_of`).
         episodes: the number of episodes with each perturbation and sign.
     """
 

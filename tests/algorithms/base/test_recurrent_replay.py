@@ -121,6 +121,32 @@ def test_sequences_at_the_oldest_rows_of_a_full_ring_begin_with_the_states_store
     assert not found.begins.any() and found.valid.all()
 
 
+def test_pieces_of_an_episode_in_another_number_of_copies_begin_with_the_states_stored_there():
+    """30 steps of one episode, of which 2 copies take pieces: no sequence goes from one piece into the next."""
+    agent = make(n_step=1, sequence_length=4, burn_in=3)
+    replay, taken = agent.replay_for(48, 1), agent.replay_for(48, 2)
+    size = replay.sampling.sequences.state_size
+    for t in range(30):
+        obs, following = (np.full((1, 3), i, np.float32) for i in (t, t + 1))
+        step = Transition(obs, np.zeros(1, np.int32), np.ones(1, np.float32), following, *np.zeros((2, 1), bool))
+        replay.add(step, None, 0, np.full((1, size), 100.0 * (t > 0) + t, np.float32))
+    taken.restore(replay.state())
+    rows = np.flatnonzero(taken.valid)
+    starts = [row for row in rows if not taken.valid[row - 1]]
+    assert len(starts) > 2, 'copies hold several pieces'
+    found = taken.gather(rows, np.random.default_rng(0))
+    whole = 0
+    for k, row in enumerate(rows):
+        now, warm, learned = taken.obs[row][0], found.warm[k], int(found.valid[k].sum())
+        assert found.obs[k, :warm, 0].tolist() == [now - warm + i for i in range(warm)]
+        assert found.obs[k, 3 : 3 + learned, 0].tolist() == [now + i for i in range(learned)]
+        assert found.valid[k, :learned].all() and not found.begins[k, : 3 + learned].any()
+        first = now - warm
+        assert found.state[k, 0] == 100.0 * (first > 0) + first
+        whole += warm == 3 and learned == 4
+    assert whole > 4 and not found.warm[np.isin(rows, starts)].any()
+
+
 @pytest.mark.parametrize('prioritized', [False, True])
 def test_the_network_sees_the_stored_state_at_the_oldest_rows(prioritized: bool):
     agent = make(prioritized=prioritized)

@@ -198,18 +198,19 @@ class TestPerturbedPlay:
         assert np.isfinite(returns).all() and len(set(returns.tolist())) == 4
         # The first three evaluations begin in one copy each; the first of them that is done takes the fourth.
         assert lengths.tolist() == [4, 6, 14, 4]
-        assert observed[''].shape == (4, 2, 3)
+        assert observed[''].shape == (4, 3, 3)
 
     def test_what_is_observed_is_tallied(self):
         env = Told()
         agent = agent_for(env, normalize_obs=True)
         agent.statistics[''].update(np.random.default_rng(0).normal(size=(9, 3)))
-        mean = agent.statistics[''].mean.copy()
+        before = agent.statistics[''].mean.copy()
         _, _, observed, _ = evaluate(agent, env, [11])
-        seen = np.array(env.seen[:8], np.float64).reshape(2, 4, 3)[:, :3] - mean  # not the last of each episode
-        np.testing.assert_allclose(observed[''][:, 0], seen.sum(1), atol=1e-9)
-        np.testing.assert_allclose(observed[''][:, 1], np.square(seen).sum(1), atol=1e-9)
-        np.testing.assert_array_equal(agent.statistics[''].mean, mean)
+        seen = np.array(env.seen[:8], np.float64).reshape(2, 4, 3)[:, :3]  # not the last of each episode
+        np.testing.assert_array_equal(observed[''][:, 0], 3.0)
+        np.testing.assert_allclose(observed[''][:, 1], seen.mean(1), atol=1e-9)
+        np.testing.assert_allclose(observed[''][:, 2], 3 * seen.var(1), atol=1e-9)
+        np.testing.assert_array_equal(agent.statistics[''].mean, before)
 
     def test_rewards_are_those_of_training(self):
         """Shaped, though the environment keeps an account of its own."""

@@ -1017,6 +1017,46 @@ def test_windows_that_pygame_opens_where_nobody_sees_them(no_display: None):
     assert [line.split()[0].rstrip(':') for line in lines] == ['Drawn', 'Drawn-v0'], done.stderr
 
 
+PICTURES = """
+    import numpy as np, pygame
+    from gymnasium.envs.toy_text import FrozenLakeEnv
+    from zoo.common.env_wrappers import build_env
+
+    class Drawn(FrozenLakeEnv):
+        metadata = {'render_modes': ['rgb_array']}
+
+    for env_id, env_type in ((Drawn, 'gymnasium'), ('cartpole-swingup', 'dm_control')):
+        env = build_env(env_id, env_type, render_mode='human')
+        env.reset(seed=0)
+        env.step(env.action_space.sample())
+        there = build_env(env_id, env_type, render_mode='rgb_array')
+        there.reset(seed=0)
+        width, height = pygame.display.get_surface().get_size()
+        print(env.render_mode, (height, width) == there.render().shape[:2], np.ptp(pygame.surfarray.array3d(
+            pygame.display.get_surface())) > 0)
+        env.close()
+"""
+
+
+@pytest.mark.full
+@needs_mujoco
+def test_a_window_shows_the_pictures_of_what_only_gives_pictures(no_display: None, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip('dm_control')
+    monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')
+    done = run_python('-c', textwrap.dedent(PICTURES))
+    assert done.stdout.splitlines()[-2:] == ['human True True'] * 2, done.stderr
+
+
+def test_such_a_window_needs_a_display_and_pygame(no_display: None, monkeypatch: pytest.MonkeyPatch):
+    class Drawn(Walk):
+        metadata = {'render_modes': ['rgb_array']}
+
+    assert message(ValueError, Drawn, render_mode='human').startswith("Drawn: render_mode='human' opens a window, but")
+    monkeypatch.setenv('DISPLAY', ':0')
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+    assert message(ImportError, Drawn, render_mode='human').endswith('not installed: pip install pygame.')
+
+
 def test_modes_of_ones_own_may_print_to_a_terminal(no_display: None):
     class Printing(Walk):
         metadata = {'render_modes': ['human']}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.common.maths.normalize import EPSILON, RewardScale, RunningMoments
+from zoo.common.maths.normalize import EPSILON, RewardScale, RunningMoments, grown, joined, moments_of
 
 
 @pytest.mark.parametrize('chunks', [[1000], [1, 999], [1] * 10 + [490, 500], [333, 0, 667]], ids=str)
@@ -26,6 +26,15 @@ def test_moments_of_chunks_are_those_of_the_whole(chunks: list[int]):
     np.testing.assert_allclose(moments.sum_squares / moments.count, x.var(0), rtol=1e-8)
     assert moments.count == 1000
     assert moments.mean.dtype == moments.scale.dtype == np.float64
+
+
+def test_moments_that_grow_by_vectors_and_are_joined_are_those_of_the_whole():
+    x = np.random.default_rng(0).normal(1e9, 3.0, (12, 4))
+    parts = np.zeros((3, 3, 4))  # the third has none
+    for rows in zip(x[:6], x[6:], strict=True):
+        parts[:2] = np.stack(grown(np.moveaxis(parts[:2], 1, 0), np.stack(rows)), 1)
+    np.testing.assert_allclose(joined(parts), moments_of(x, 4), rtol=1e-7)
+    np.testing.assert_array_equal(joined(parts[2:]), np.zeros((3, 4)))
 
 
 def test_leading_axes_are_one_batch():

@@ -99,6 +99,12 @@ def test_the_two_channel_orders_are_one_network():
     np.testing.assert_array_equal(last(image), first(image.transpose(0, 3, 1, 2)))
 
 
+def test_the_setting_of_keras_does_not_turn_images_around(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr('keras.src.backend.config._IMAGE_DATA_FORMAT', 'channels_first')
+    assert keras.config.image_data_format() == 'channels_first'
+    assert weights(network(Box(0, 255, (24, 30, 3), np.uint8)))[0].shape[2] == 3
+
+
 def test_nature_network_by_hand():
     # Mnih et al. 2015: 32 8x8/4, 64 4x4/2, 64 3x3/1, 512; on 84 x 84 x 4 the last map is 7 x 7.
     net = network(Box(0, 255, (4, 84, 84), np.uint8), hidden=[])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from typing import Any
 
 from zoo.cli.options import add_playing, open_agent
@@ -22,6 +23,6 @@ def run(args: Any) -> None:
         if 'there is no display' not in str(error):
             raise
         raise InvalidValue(f'there is no display to open a window on: write zoo film {args.run_name}.') from error
-    result = agent.learn(env, 'test', render=True, test_episodes=args.episodes)
-    env.close()
+    with contextlib.closing(env):
+        result = agent.learn(env, 'test', render=True, test_episodes=args.episodes)
     print(f'returns: {", ".join(f"{total:.6g}" for total in result.returns)}')

@@ -111,6 +111,26 @@ def moments_of(x: np.ndarray, size: int) -> np.ndarray:
     return np.stack([np.full(size, float(len(x))), mean, np.square(x - mean).sum(axis=0)])
 
 
+def grown(moments: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Return count, mean and squared distances, ``[N, size]`` each, with one more vector each (Welford 1962).
+
+    They are arrays of NumPy or tensors.
+    """
+    count, mean, squares = moments
+    count = count + 1.0
+    after = mean + (x - mean) / count
+    return count, after, squares + (x - mean) * (x - after)
+
+
+def joined(parts: np.ndarray) -> np.ndarray:
+    """Return the moments of several batches together, float64 ``[…, 3, size]``, from theirs, ``[…, P, 3, size]``."""
+    counts, means, squares = np.moveaxis(parts, -2, 0)
+    count = counts.sum(-2)
+    mean = (counts * means).sum(-2) / np.maximum(count, 1.0)
+    apart = counts * np.square(means - mean[..., None, :])
+    return np.stack([count, mean, (squares + apart).sum(-2)], -2)
+
+
 class Collected:
     """Moments of observations that were collected, until the running statistics take them in.
 

@@ -63,11 +63,12 @@ def keras_torso(features: Sequence[Feature], spec: dict[str, Any], extra: int = 
         inputs.append(x)
         if item.kind == 'image':
             like: dict[str, Any] = {'activation': None if normalize else 'relu', 'dtype': dtype}
+            last = {'data_format': 'channels_last'}  # as images come, whatever Keras' own setting is
             for j, sizes in enumerate(convolutions(*item.shape[:2])):
                 kernel = initializer(spec['initializer'], seeds())
-                x = keras.layers.Conv2D(*sizes, kernel_initializer=kernel, name=f'{name}_conv{j}', **like)(x)
+                x = keras.layers.Conv2D(*sizes, kernel_initializer=kernel, name=f'{name}_conv{j}', **like, **last)(x)
                 x = _normalized('relu', f'{name}_conv{j}')(x) if normalize else x
-            x = keras.layers.Flatten(dtype=dtype, name=f'{name}_flat')(x)
+            x = keras.layers.Flatten(dtype=dtype, name=f'{name}_flat', **last)(x)
             kernel = initializer(spec['initializer'], seeds())
             x = Dense(spec['features'], kernel_initializer=kernel, name=f'{name}_features', **like)(x)
             x = _normalized('relu', f'{name}_features')(x) if normalize else x

@@ -16,7 +16,7 @@ def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> 
     A sequence goes on from one episode to the next, as the ring does. Where the burn-in would reach back beyond the
     oldest step, it begins there with the state that was stored, and is shorter: ``warm`` counts its rows, which come
     first. Where a sequence would reach beyond the newest observation, that one is repeated, and the steps to learn from
-    there are not valid.
+    there are not valid. A piece of an episode whose begin is lost is like the oldest step: no sequence reaches into it.
 
     Returns:
         The sequences one after another: obs, action, begins ``[n, R, …]``; ``at`` and ``after`` in the numbers of the
@@ -30,9 +30,6 @@ def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> 
     oldest = np.where(ring.full[copy], (newest + ring.longest) % ring.rows, 0)
     # Counted from the oldest row, positions do not wrap around.
     first = (within - oldest) % ring.rows
-    warm = np.minimum(first, wanted.burn_in)
-    offsets = np.arange(wanted.rows(n))
-    position = first + offsets - np.where(offsets < wanted.burn_in, warm, wanted.burn_in)
     end = (newest - oldest) % ring.rows - ~ring.under_way(copy)
 
     def row(position: np.ndarray) -> np.ndarray:
@@ -41,9 +38,20 @@ def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> 
     def holds(position: np.ndarray) -> np.ndarray:
         return ring.valid.take(row(position)) & (position <= end)
 
+    def resumes(position: np.ndarray) -> np.ndarray:
+        """Whether an episode goes on there though the row before is not its own: its memory is not zero."""
+        found = holds(position) & ~holds(position - 1) & (position > 0)
+        found[found] = ring.recurrent_state.take(row(position)[found], axis=0).any(-1)
+        return found
+
+    back = resumes(first - np.arange(wanted.burn_in + 1))
+    warm = np.minimum(first, np.where(back.any(1), back.argmax(1), wanted.burn_in)[:, None])
+    offsets = np.arange(wanted.rows(n))
+    position = first + offsets - np.where(offsets < wanted.burn_in, warm, wanted.burn_in)
     chain = row(position)  # [n, R]
-    held = holds(position)
-    begins = ~holds(position - 1) & (position > 0)
+    cut = resumes(position)
+    held = holds(position) & ~np.logical_or.accumulate(cut & (offsets > wanted.burn_in), 1)
+    begins = ~holds(position - 1) & (position > 0) & ~cut
     begins[:, 0] = False  # its state is given
 
     at = np.broadcast_to(np.arange(learned.start, learned.stop), (count, wanted.length))

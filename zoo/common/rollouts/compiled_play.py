@@ -17,6 +17,7 @@ from zoo.common.acting.perturbed import direction, episode_seed
 from zoo.common.envs.compiled.copies import Copies
 from zoo.common.envs.compiled.env import CompiledCopies
 from zoo.common.envs.compiled.functions import name_of
+from zoo.common.maths.normalize import grown, joined
 from zoo.common.networks.network import keras_variables
 from zoo.common.records import Episode
 from zoo.common.rollouts.compiled_rollouts import Ends, PlayState, is_sound, take_step, tell
@@ -63,7 +64,7 @@ class CompiledPlay:
 
         returns, lengths = np.zeros(len(seeds)), np.zeros(len(seeds), np.int64)
         statistics = self._behavior.forward.preprocess.statistics
-        tally = {path: np.zeros((len(seeds), 2, moments.mean.size)) for path, moments in statistics.items()}
+        tally = {path: np.zeros((len(seeds), 3, moments.mean.size)) for path, moments in statistics.items()}
         ends = Ends(len(seeds))
         while np.any(left):
             found: Played = self._call(now, left, vectors)
@@ -77,8 +78,8 @@ class CompiledPlay:
             tell(stepped, ends.found(reward, done), playing.sum(1))
             returns += reward.sum(0, np.float64)
             lengths += playing.sum(0)
-            for path, sums in found.observed.items():
-                tally[path] += sums.numpy()
+            for path, moments in found.observed.items():
+                tally[path] = joined(np.stack([tally[path], moments.numpy()], 1))
         return returns / episodes, lengths, tally
 
 
@@ -128,8 +129,8 @@ class Played(NamedTuple):
         reward: float32 ``[T, K]``.
         done: bool ``[T, K]``.
         playing: bool ``[T, K]``, whether an episode was under way.
-        observed: sums and sums of squares of the observations' distances from the mean of the running statistics, by
-            path float64 ``[K, 2, size]``.
+        observed: the moments of the observations acted on, by path float64 ``[K, 3, size]``
+            (:func:`zoo.common.maths.normalize.moments_of`).
         steps: int32 ``[]``, how many of the ``T`` steps were taken.
         sound: int32 ``[]``, how many of them were finite: all, or all but the last one.
     """
@@ -190,7 +191,7 @@ def play_steps(
     count = copies.num_envs
     perturbed = Perturbed(behavior, weights, vectors)
     statistics = behavior.forward.preprocess.statistics
-    observed = {path: tf.zeros([count, 2, moments.mean.size], tf.float64) for path, moments in statistics.items()}
+    observed = {path: tf.zeros([count, 3, moments.mean.size], tf.float64) for path, moments in statistics.items()}
     stored = [tf.TensorArray(dtype, most, element_shape=[count]) for dtype in (tf.float32, tf.bool, tf.bool)]
 
     def step(t: Any, now: PlayState, left: Any, observed: Any, sound: Any, stored: Any) -> tuple[Any, ...]:
@@ -200,7 +201,7 @@ def play_steps(
         done = playing & (found.terminated | found.truncated)
         row = tf.where(playing, found.reward, 0.0), done, playing
         stored = [array.write(t, x) for array, x in zip(stored, row, strict=True)]
-        observed = {path: sums + _sums(found.obs, path, statistics[path], playing) for path, sums in observed.items()}
+        observed = {path: _grown(moments, found.obs, path, playing) for path, moments in observed.items()}
         sound += tf.cast(is_sound(copies, found, 0), tf.int32)
         return t + 1, now, left - tf.cast(done, tf.int32), observed, sound, stored
 
@@ -214,9 +215,8 @@ def play_steps(
     return Played(now, left, reward, done, playing, observed, t, sound)
 
 
-def _sums(obs: spaces.Flat, path: str, moments: Any, playing: tf.Tensor) -> tf.Tensor:
-    """Return the distances of observations ``[K, …]`` from the mean and their squares, ``[K, 2, size]``."""
-    mean, _ = moments.variables
+def _grown(moments: tf.Tensor, obs: spaces.Flat, path: str, playing: tf.Tensor) -> tf.Tensor:
+    """Return moments ``[K, 3, size]`` with an observation ``[K, …]`` more where an episode is being played."""
     x = tf.cast(obs[path] if path else obs, tf.float64)
-    x = tf.where(playing[:, None], tf.reshape(x, [x.shape[0], -1]) - tf.reshape(mean, [-1]), 0.0)
-    return tf.stack([x, tf.square(x)], 1)
+    more = tf.stack(grown(tf.unstack(moments, axis=1), tf.reshape(x, [x.shape[0], -1])), 1)
+    return tf.where(playing[:, None, None], more, moments)

@@ -13,7 +13,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.acting.greedy import Deterministic
 from zoo.common.acting.perturbed import Population, direction, episode_seed, population
-from zoo.common.maths.normalize import RunningMoments
+from zoo.common.maths.normalize import RunningMoments, grown, joined
 from zoo.common.records import Episode, Evaluations
 from zoo.common.rollouts.collector import Collector
 
@@ -116,34 +116,30 @@ class PerturbedPlay:
 
 
 class Tally:
-    """Sums of the observations in each evaluation, which the running statistics take in afterwards.
+    """Moments of the observations in each evaluation, which the running statistics take in afterwards.
 
     Args:
         statistics: the running statistics, by path.
         count, copies: the numbers of evaluations, and of copies of the environment.
 
     Attributes:
-        found: sums and sums of squares of the distances from the mean, by path float64 ``[count, 2, size]``.
+        found: by path float64 ``[count, 3, size]`` (:func:`zoo.common.maths.normalize.moments_of`).
     """
 
     def __init__(self, statistics: Mapping[str, RunningMoments], count: int, copies: int) -> None:
-        self._statistics = statistics
-        self.found = {path: np.zeros((count, 2, moments.mean.size)) for path, moments in statistics.items()}
-        self._running = {path: np.zeros((copies, 2, moments.mean.size)) for path, moments in statistics.items()}
+        self.found = {path: np.zeros((count, 3, moments.mean.size)) for path, moments in statistics.items()}
+        self._running = {path: np.zeros((copies, 3, moments.mean.size)) for path, moments in statistics.items()}
 
     def add(self, obs: spaces.Flat, valid: np.ndarray) -> None:
         """Add the observations ``[N, …]`` that were acted on, where ``valid``, bool ``[N]``."""
         for path, running in self._running.items():
-            moments = self._statistics[path]
-            x = (obs[path] if path else obs).reshape(len(valid), -1) - moments.mean
-            x[~valid] = 0.0
-            running[:, 0] += x
-            running[:, 1] += np.square(x)
+            x = np.asarray(obs[path] if path else obs, np.float64).reshape(len(valid), -1)
+            running[valid] = np.stack(grown(np.moveaxis(running[valid], 1, 0), x[valid]), 1)
 
     def credit(self, copy: int, evaluation: int) -> None:
         """Add the episode that a copy has ended to an evaluation."""
         for path, running in self._running.items():
-            self.found[path][evaluation] += running[copy]
+            self.found[path][evaluation] = joined(np.stack([self.found[path][evaluation], running[copy]]))
             running[copy] = 0.0
 
 

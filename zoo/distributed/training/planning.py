@@ -158,7 +158,7 @@ def _evaluation_chunk(agent: Agent, actors: int, num_envs: int, episodes: int) -
     At least as many as its copies, else few enough that no actor waits long at the end of a generation.
     """
     size = max(num_envs, 2 * agent.perturbations[0] // (_CHUNKS * actors), 1)
-    observed = sum(2 * 8 * moments.mean.size for moments in agent.statistics.values())
+    observed = sum(3 * 8 * moments.mean.size for moments in agent.statistics.values())
     return size, size * (2 * 8 + observed + EPISODES * episodes)
 
 

@@ -190,7 +190,7 @@ def test_the_factory_can_be_pickled() -> None:
     ('kwargs', 'error', 'message'),
     [
         ({'frame_skip': 0}, ValueError, 'frame_skip is 0'),
-        ({'render_mode': 'human'}, ValueError, "None or 'rgb_array', not 'human'"),
+        ({'render_mode': 'ansi'}, ValueError, "None, 'human' or 'rgb_array', not 'ansi'"),
         ({'time_limt': 3}, TypeError, "unknown argument of 'cartpole-swingup' 'time_limt': did you mean 'time_limit'"),
         ({'time_limit': 0}, ValueError, 'time_limit is 0: give the seconds after which an episode ends, more than 0.'),
         ({'time_limit': -1.0}, ValueError, 'time_limit is -1.0'),

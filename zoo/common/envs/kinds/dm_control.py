@@ -54,11 +54,17 @@ def make(env_id: str, /, max_episode_steps: int | None = None, **kwargs: Any) ->
         **kwargs: ``pixels``, ``cameras``, ``depth``, ``frame_size`` and ``frame_stack`` as for
             :func:`zoo.common.envs.kinds.pixels.add_pixels`; the other arguments of :class:`DMControl`. Without
             ``cameras`` the camera is the first one, as is customary, and for quadrupeds the third, which follows them.
+            ``render_mode='human'`` shows the pictures of the default camera in a window.
 
     Raises:
-        ValueError: ``max_episode_steps`` and ``time_limit`` are both given; a value that makes no sense.
+        ValueError: ``max_episode_steps`` and ``time_limit`` are both given; a window without a display; a value that
+            makes no sense.
         TypeError: the task does not take one of ``kwargs``.
+        ImportError: a window without pygame.
     """
+    if kwargs.get('render_mode') == 'human':
+        shown = partial(make, env_id, max_episode_steps, **kwargs | {'render_mode': 'rgb_array'})
+        return rendering.in_window(shown, env_id)
     options = pixels.take_options(kwargs)
     if max_episode_steps is not None:
         if 'time_limit' in kwargs:
@@ -108,7 +114,7 @@ class DMControl(gymnasium.Env):
         if isinstance(frame_skip, bool) or not isinstance(frame_skip, int) or frame_skip < 1:
             raise InvalidValue(f'frame_skip is {frame_skip!r}: give the number of steps for each action, at least 1.')
         if render_mode not in (None, 'rgb_array'):
-            raise InvalidValue(f"render_mode of {env_id!r} is None or 'rgb_array', not {render_mode!r}.")
+            raise InvalidValue(f"render_mode of {env_id!r} is None, 'human' or 'rgb_array', not {render_mode!r}.")
         limit = task_kwargs.get('time_limit', math.inf)
         if isinstance(limit, bool) or not (isinstance(limit, (int, float)) and limit > 0):
             raise InvalidValue(f'time_limit is {limit!r}: give the seconds after which an episode ends, more than 0.')

@@ -247,6 +247,14 @@ def _call(
     if max_episode_steps is not None and 'max_episode_steps' in _parameters(maker):
         kwargs['max_episode_steps'] = max_episode_steps  # else it would keep its own limit
     if kwargs.get('render_mode') == 'human':
+        modes = (
+            maker.metadata.get('render_modes', [])
+            if isinstance(maker, type) and issubclass(maker, gymnasium.Env)
+            else []
+        )
+        if 'human' not in modes and 'rgb_array' in modes:
+            shown = partial(_call, maker, max_episode_steps, **kwargs | {'render_mode': 'rgb_array'})
+            return rendering.in_window(shown, name)
         rendering.before_import('human')
     try:
         env = maker(**kwargs)

@@ -6,22 +6,26 @@ import atexit
 import contextlib
 import ctypes
 import glob
-import importlib
+import importlib.util
 import multiprocessing
 import os
 import platform
 import sys
 import weakref
+from collections.abc import Callable
 from functools import cache
 from typing import Any, cast
 
 import gymnasium
 import numpy as np
+from gymnasium.wrappers import HumanRendering
 
-from zoo.common.tools.errors import Failure, InvalidValue
+from zoo.common.tools.errors import Failure, InvalidValue, MissingPackage
 
 #: The least size of a shadow map in texels, and its texels for each pixel of the picture.
 SHADOW_MAP, SHADOW_TEXELS = 1024, 8
+#: How fast a window shows the pictures of an environment that does not say it (``render_fps``).
+PICTURES_A_SECOND = 30
 #: The libraries of the renderers that need no display, under Linux.
 LIBRARIES = {'egl': ('libEGL.so.1',), 'osmesa': ('libOSMesa.so.8', 'libOSMesa.so.6')}
 #: Mesa's drivers, which EGL loads by itself: part of the library since Mesa 24.2, a file beside it before.
@@ -264,6 +268,28 @@ def check_window(name: str) -> None:
     pygame = sys.modules.get('pygame')
     if pygame and pygame.display.get_surface() and pygame.display.get_driver() in ('dummy', 'offscreen'):
         check_display(name, by_sdl=True)
+
+
+def in_window(make: Callable[[], Any], name: str) -> gymnasium.Env:
+    """Return an environment that only gives pictures with a window of pygame, which shows them.
+
+    Args:
+        make: makes it with ``render_mode='rgb_array'``.
+        name: its name, for messages.
+
+    Raises:
+        ValueError: there is no display.
+        ImportError: pygame is missing.
+    """
+    check_display(name, by_sdl=True)
+    if importlib.util.find_spec('pygame') is None:
+        raise MissingPackage(f'{name}: a window needs a package that is not installed: pip install pygame.')
+    before_import('human')
+    # With OpenGL of its own, SDL ends the process where MuJoCo draws the pictures by EGL.
+    os.environ.setdefault('SDL_FRAMEBUFFER_ACCELERATION', '0')
+    env = make()
+    env.metadata = {'render_fps': PICTURES_A_SECOND, **env.metadata}
+    return HumanRendering(env)
 
 
 def check_import(error: Exception) -> None:
