@@ -120,7 +120,7 @@ ROWS = {
     **rows_of('CartPole-v1', 50_000, 'DQN n_step=1', 'DQN noisy=true', 'C51', 'QRDQN', 'Rainbow', 'SAC'),
     **rows_of('CartPole-v1', 100_000, 'PPO', 'PPO method="penalty"', 'TRPO', 'DPPO', 'R2D2', 'OffPAC'),
     **rows_of('CartPole-v1', 300_000, 'A2C', 'AC', 'VPG', 'A3C', 'IMPALA'),
-    **rows_of('CartPole-v1', 200_000, 'ES', 'ApexDQN'),
+    **rows_of('CartPole-v1', 200_000, 'ES', 'ApexDQN', 'PQN'),
     **rows_of('CartPole-v1', 50_000, 'ARS'),
     **rows_of('Pendulum-v1', 20_000, 'DDPG', 'TD3', 'SAC', 'TQC', 'CrossQ'),
     **rows_of('Pendulum-v1', 100_000, 'PPO', 'TRPO'),
