@@ -274,7 +274,7 @@ def test_checkpoints_of_ones_own():
     saves = Checkpoint(every=30, keep=2)
     result = learn([saves])
     assert [path.name for path in sorted((result.run_dir / 'snapshots').iterdir())] == ['000000090', '000000100']
-    assert zoo.load(saves.paths[0]).loop_state == {'steps': 90, 'train_steps': 100}
+    assert zoo.load(saves.paths[0]).loop_state == {'steps': 90, 'train_steps': 100, 'scheduled': False}
     assert zoo.load(saves.paths[1]).loop_state is None
     learn([Checkpoint(every=50, folder='mine')], run_dir=False)
     assert len(list(Path('mine').iterdir())) == 2

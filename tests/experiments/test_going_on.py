@@ -111,6 +111,37 @@ def test_an_interrupted_run_goes_on_further_than_it_was_begun_with():
     assert (result.steps, agent.steps) == (256, 384)
 
 
+class Interrupt:
+    """A callback that interrupts a training as Ctrl-C does."""
+
+    steers = False
+
+    def __init__(self, every: int) -> None:
+        self.every = every
+
+    def __call__(self, training):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(('at', 'goes_on'), [(320, 256), (64, 64)])
+def test_an_exact_resume_goes_on_from_the_last_checkpoint_that_was_due(at, goes_on, capsys, caplog):
+    asked = {**PPO, 'train_steps': 512, 'checkpoint_every': 128, 'exact_resume': True}
+    whole, _ = zoo.train(**asked, run_dir='whole')
+    with pytest.raises(KeyboardInterrupt):
+        zoo.train(**asked, run_dir='cut', callbacks=[Interrupt(at)])
+    capsys.readouterr()
+    agent, result = zoo.resume('cut', verbose=0)
+    assert result.steps == 512 - goes_on
+    told = f'exact_resume goes on from the checkpoint at step 256, not from the interruption at step {at}.\n'
+    warned = [text for text in caplog.messages if text.startswith(f'exact_resume: the agent was saved at step {at}')]
+    equal = all(np.array_equal(value, arrays(whole)[name]) for name, value in arrays(agent).items())
+    file = zoo.as_config('cut')
+    if goes_on == at:
+        assert len(warned) == 1 and not equal and 'before a checkpoint was due, and resumed there' in file
+    else:
+        assert capsys.readouterr().err == told and not warned and equal and 'may not come again' not in file
+
+
 def test_a_new_run_begins_with_weights_and_statistics_and_nothing_else():
     first = zoo.train(**PPO, train_steps=256, run_dir='first', gamma=0.9, learning_rate=1e-3).agent
     beginning, saved = Beginning(), arrays(first)

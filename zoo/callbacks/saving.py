@@ -65,7 +65,7 @@ class Checkpoint(Callback):
         return training.run_dir / 'snapshots'
 
     def __call__(self, training: Training) -> None:
-        where = {'steps': training.steps, 'train_steps': training.train_steps}
+        where = {'steps': training.steps, 'train_steps': training.train_steps, 'scheduled': False}
         name = f'{training.agent.steps:09d}'
         path = training.agent.save(self._place(training) / name, self.buffer, None if training.done else where)
         self.paths = [other for other in self.paths if other != path] + [path]

@@ -193,6 +193,8 @@ def _doubts(run: Run) -> list[str]:
         found.append('it is of an earlier version, which did not note callbacks')
     elif len(run.config['calls']) > 1 and not learn_params.get('exact_resume'):
         found.append('it was interrupted, and resumed without exact_resume')
+    elif run.config.get('inexact'):
+        found.append('it was interrupted before a checkpoint was due, and resumed there')
     return [f'# Its weights may not come again: {reason}.' for reason in found]
 
 

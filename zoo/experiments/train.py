@@ -25,6 +25,7 @@ from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable
 from zoo.common.tools.params import Param, above, refusal
 from zoo.common.tools.printing import say
+from zoo.common.training import checkpoint
 from zoo.common.training.agent import mismatch
 from zoo.common.training.display import in_verbose
 from zoo.common.utils import call_default_params, default_nenv
@@ -263,7 +264,7 @@ def resume(
         raise InvalidValue(f'{told}: leave it out.')
     if train_steps is not None:
         whole('train_steps', train_steps)
-    agent = found.load(net_list=net_list)
+    agent = _last_agent(found, changes, net_list)
     if agent.loop_state is None:
         # The agent may have learned in other runs before.
         steps = agent.steps - (found.config.get('calls') or [[0, 0]])[0][0]
@@ -295,6 +296,25 @@ def resume(
         result = agent.learn(env, 'train', callbacks=callbacks, plot_func=plot_func, **learn_params)
         _say_verdict(tests, learn_params)
     return Trained(agent, result)
+
+
+def _last_agent(run: Run, changes: Mapping[str, Any], net_list: Sequence[Any] | None) -> Any:
+    """Load the agent of the newest checkpoint; with ``exact_resume`` of the newest one that was due.
+
+    There the training that is not interrupted begins new episodes, too.
+    """
+    exact = changes.get('exact_resume', (run.config.get('learn_params') or {}).get('exact_resume'))
+    newest = checkpoint.newest_in(run.path)
+    if not exact or newest is None or checkpoint.is_scheduled(newest):
+        return run.load(net_list=net_list)
+    due = checkpoint.newest_in(run.path, scheduled=True)
+    if due is None:
+        return run.load(net_list=net_list)  # learn warns
+    steps, cut = checkpoint.steps_of(due), checkpoint.steps_of(newest)
+    from zoo.algorithms.base import load
+
+    say(f'exact_resume goes on from the checkpoint at step {steps:,}, not from the interruption at step {cut:,}.')
+    return load(due, net_list)
 
 
 def _with_tests(

@@ -362,7 +362,7 @@ class TestFailures:
         with pytest.raises(RuntimeError, match='the cable came off'):
             agent.learn(env, run_dir=tmp_path, **OFF)
         loaded = zoo.load(tmp_path)
-        assert loaded.steps == 24 and loaded.loop_state == {'steps': 24, 'train_steps': 30}
+        assert loaded.steps == 24 and loaded.loop_state == {'steps': 24, 'train_steps': 30, 'scheduled': False}
         np.testing.assert_array_equal(weights(loaded), weights(agent))
         assert f'The last good checkpoint: {tmp_path}' in caplog.text
 

@@ -341,7 +341,11 @@ def test_checkpoints(loop: Callable, buffer: bool, tmp_path: Path):
     agent = Notes()
     train(agent, counting(), 100, loop, checkpoint_every=30, checkpoint_buffer=buffer, run_dir=tmp_path)
     assert agent.saved == [
-        {'name': f'{steps:09d}', 'buffer': buffer, 'loop_state': {'steps': steps, 'train_steps': 100}}
+        {
+            'name': f'{steps:09d}',
+            'buffer': buffer,
+            'loop_state': {'steps': steps, 'train_steps': 100, 'scheduled': True},
+        }
         for steps in (30, 60, 90)
     ] + [{'name': '000000100', 'buffer': buffer, 'loop_state': None}]
     assert agent.restarts == 1, 'a checkpoint begins no new episodes'

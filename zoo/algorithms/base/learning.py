@@ -295,6 +295,13 @@ def _train(
     if values['resume']:
         start, values[end] = _resumed(agent, given.get(end), 'update' if from_data else 'step')
         seed = None  # the loaded streams go on where they were
+    inexact = values['resume'] and not (agent.loop_state or {}).get('scheduled', True)
+    if inexact and values.get('exact_resume'):
+        log.warning(
+            'exact_resume: the agent was saved at step %d, where no checkpoint was due. The training goes on, but it '
+            'does not end with the weights of one that was not interrupted.',
+            start,
+        )
     env_seed = roles_seed = None
     # A later call with the same seed has its own streams: it must not repeat the exploration of the first call.
     later = f'/{agent.steps}' if agent.steps else ''
@@ -346,6 +353,8 @@ def _train(
             changed = _changed(before.get('learn_params') or {}, written) if settings.resume else []
             if changed:
                 learned['resumed_with'] = sorted({*changed, *before.get('resumed_with', ())})
+            if before.get('inexact') or inexact:
+                learned['inexact'] = True
             write_json(
                 folder / 'config.json',
                 agent.config() | of_env | {'made_with': None if env is None else _made_with(env)} | learned,

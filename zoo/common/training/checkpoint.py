@@ -188,9 +188,15 @@ def _caller_config(folder: Path) -> dict[str, Any]:
     return config if isinstance(config, dict) else {}
 
 
-def newest_in(run: Path) -> Path | None:
-    """Return the checkpoint of a run directory that was written last; None if there is none."""
+def is_scheduled(path: Path) -> bool:
+    """Whether a checkpoint was written when it was due, or at the end; not at an interruption or a failure."""
+    return bool((_caller_config(path).get('loop_state') or {}).get('scheduled', True))
+
+
+def newest_in(run: Path, scheduled: bool = False) -> Path | None:
+    """Return the checkpoint of a run directory, ``scheduled`` if asked, that was written last; None without one."""
     inside = [path for path in (run / 'checkpoints').glob('[!.]*') if path.is_dir()]
+    inside = [path for path in inside if is_scheduled(path)] if scheduled else inside
     return max(inside, key=lambda path: (saved_at(path), path.name.isdigit(), len(path.name), path.name), default=None)
 
 

@@ -350,7 +350,7 @@ class Training:
     def _rescue(self) -> None:
         """Save the agent after a failure, if its weights are finite and it has taken a step."""
         good = all(map(math.isfinite, self.losses.values())) and self.agent.weights_are_finite()
-        if self.run_dir is None or self.steps == self._start or not good:
+        if self.run_dir is None or self.steps == self._start or not good or self._last_checkpoint == self._checkpoint():
             return
         try:
             self._save(final=True)
@@ -419,13 +419,20 @@ class Training:
         except Exception as error:
             log.error('%s could not be written: %s', file, error)
 
+    def _checkpoint(self) -> Path:
+        """Return where the agent is saved now."""
+        assert self.run_dir is not None
+        return self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's steps only grow
+
     def _save(self, final: bool = False) -> None:
         if self.run_dir is None:
             return
         if not self.agent.weights_are_finite():  # the loss would show it one update later
             raise NotFinite(f'step {self.steps}: a weight became NaN or infinite: lower the learning rate.')
-        loop_state = None if final and self.done else {'steps': self.steps, 'train_steps': self.train_steps}
-        path = self.run_dir / 'checkpoints' / f'{self.agent.steps:09d}'  # its life's steps only grow
+        loop_state = None
+        if not (final and self.done):
+            loop_state = {'steps': self.steps, 'train_steps': self.train_steps, 'scheduled': not final}
+        path = self._checkpoint()
         with self._average.shown():
             self.agent.save(path, buffer=self.checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
