@@ -111,6 +111,16 @@ def test_an_interrupted_run_goes_on_further_than_it_was_begun_with():
     assert (result.steps, agent.steps) == (256, 384)
 
 
+def test_what_a_run_cannot_go_on_with_names_the_way_that_there_is(trained):
+    with pytest.raises(ValueError) as refused:
+        zoo.resume(trained / 'first', train_steps=512, learning_rate=1e-4)
+    told = 'first goes on as it was begun, so learning_rate cannot be given. A new run begins with its weights: '
+    new = f"zoo.train('PPO', 'Pendulum-v1', start_from='{trained / 'first'}', learning_rate=…)."
+    assert str(refused.value) == told + new
+    with pytest.raises(ValueError, match='did you mean .log_every'):
+        zoo.resume(trained / 'first', train_steps=512, log_evry=3)
+
+
 class Interrupt:
     """A callback that interrupts a training as Ctrl-C does."""
 

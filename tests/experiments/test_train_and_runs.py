@@ -245,6 +245,8 @@ def test_two_lengths_are_refused():
         zoo.train('IQL', 'Pendulum-v1', **lengths)
     with pytest.raises(ValueError, match='with a dataset no step is taken, so leave train_steps out'):
         zoo.train('IQL', 'Pendulum-v1', dataset='any.npz', **lengths)
+    with pytest.raises(ValueError, match='with a dataset none is taken: give train_updates, the number of'):
+        zoo.train('IQL', 'Pendulum-v1', dataset='any.npz', train_steps=9)
 
 
 def test_what_net_stands_for():

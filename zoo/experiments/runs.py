@@ -138,11 +138,11 @@ class Run:
 
     @cached_property
     def checkpoint_steps(self) -> int:
-        """Environment steps at the newest checkpoint, from which ``zoo.resume`` goes on; 0 if there is none."""
-        from zoo.common.training.checkpoint import newest_in, steps_of
+        """Environment steps at the checkpoint from which ``zoo.resume`` goes on; 0 if there is none."""
+        from zoo.common.training.checkpoint import steps_of
 
-        newest = newest_in(self.path)
-        return 0 if newest is None else steps_of(newest)
+        found = self.to_resume()
+        return 0 if found is None else steps_of(found)
 
     def last(self, column: str) -> float | None:
         """Return the last entry of a column of ``progress.csv``, such as ``'episode/return'``, or None."""
@@ -212,6 +212,21 @@ class Run:
 
     def __fspath__(self) -> str:
         return str(self.path)
+
+    def to_resume(self, exact: bool | None = None) -> Path | None:
+        """Return the checkpoint that :func:`zoo.resume` goes on with: the newest one; None if there is none.
+
+        With ``exact_resume`` it is the newest one that was due: there a training that is not interrupted begins new
+        episodes, too. If none was due yet, it is the newest one.
+
+        Args:
+            exact: whether the resumed training has ``exact_resume``; None: as the run was begun.
+        """
+        from zoo.common.training.checkpoint import newest_in
+
+        exact = (self.config.get('learn_params') or {}).get('exact_resume', False) if exact is None else exact
+        due = newest_in(self.path, scheduled=True) if exact else None
+        return newest_in(self.path) if due is None else due
 
     def load(self, best: bool = False, net_list: Sequence[Any] | None = None) -> Any:
         """Load its agent from the newest checkpoint.

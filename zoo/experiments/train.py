@@ -120,7 +120,7 @@ def train(
         env_type = find_env_type(env_id)
     cls: Any = getattr(algorithms, alg)
     check_names(cls, params)
-    _check_lengths(params)
+    _check_lengths(cls, params)
     if learning_rate is not None and 'learning_rate' in known_params(cls):  # of the algorithm, not of an optimizer
         params, learning_rate = {**params, 'learning_rate': learning_rate}, None
     if learning_rate is not None and not cls.optimizer_names:
@@ -264,6 +264,7 @@ def resume(
         raise InvalidValue(f'{told}: leave it out.')
     if train_steps is not None:
         whole('train_steps', train_steps)
+    _refuse_changes(found, changes)
     agent = _last_agent(found, changes, net_list)
     if agent.loop_state is None:
         # The agent may have learned in other runs before.
@@ -298,21 +299,27 @@ def resume(
     return Trained(agent, result)
 
 
-def _last_agent(run: Run, changes: Mapping[str, Any], net_list: Sequence[Any] | None) -> Any:
-    """Load the agent of the newest checkpoint; with ``exact_resume`` of the newest one that was due.
+def _refuse_changes(run: Run, changes: Mapping[str, Any]) -> None:
+    """Refuse what would change the agent or the environment of a run, and name the way that there is."""
+    cls: Any = getattr(algorithms, run.algorithm, None)  # None: one of the user's own
+    if cls is None:
+        return
+    of_others = {*cls.declared(), *ARGUMENTS} - {*cls.declared_for_learn(), 'seed'}
+    foreign = [name for name in changes if name in of_others]
+    if foreign:
+        told = f'{run.name} goes on as it was begun, so {", ".join(foreign)} cannot be given'
+        new = f"zoo.train('{run.algorithm}', '{run.environment}', start_from='{run.path}', {foreign[0]}=…)"
+        raise InvalidValue(f'{told}. A new run begins with its weights: {new}.')
 
-    There the training that is not interrupted begins new episodes, too.
-    """
-    exact = changes.get('exact_resume', (run.config.get('learn_params') or {}).get('exact_resume'))
-    newest = checkpoint.newest_in(run.path)
-    if not exact or newest is None or checkpoint.is_scheduled(newest):
+
+def _last_agent(run: Run, changes: Mapping[str, Any], net_list: Sequence[Any] | None) -> Any:
+    """Load the agent to go on with, and say so if that is not the newest one."""
+    due, newest = run.to_resume(changes.get('exact_resume')), run.to_resume(False)
+    if due is None or newest is None or due == newest:
         return run.load(net_list=net_list)
-    due = checkpoint.newest_in(run.path, scheduled=True)
-    if due is None:
-        return run.load(net_list=net_list)  # learn warns
-    steps, cut = checkpoint.steps_of(due), checkpoint.steps_of(newest)
     from zoo.algorithms.base import load
 
+    steps, cut = checkpoint.steps_of(due), checkpoint.steps_of(newest)
     say(f'exact_resume goes on from the checkpoint at step {steps:,}, not from the interruption at step {cut:,}.')
     return load(due, net_list)
 
@@ -387,8 +394,12 @@ def check_names(cls: Any, names: Iterable[str]) -> None:
         raise refused(name, f'unknown parameter {name!r}: {told}.')
 
 
-def _check_lengths(params: Mapping[str, Any]) -> None:
-    """Refuse both lengths of a training: it steps an environment or learns from a dataset."""
+def _check_lengths(cls: Any, params: Mapping[str, Any]) -> None:
+    """Refuse both lengths of a training, or the wrong one: it steps an environment or learns from a dataset."""
+    from_data = params.get('dataset') is not None and cls.loop.from_data is not None
+    if from_data and params.get('train_steps') is not None and params.get('train_updates') is None:
+        told = 'train_steps counts environment steps, and with a dataset none is taken'
+        raise InvalidValue(f'{told}: give train_updates, the number of gradient updates.')
     if params.get('train_steps') is not None and params.get('train_updates') is not None:
         without = 'train_steps' if params.get('dataset') is not None else 'train_updates'
         what = 'with a dataset no step is taken' if without == 'train_steps' else 'there is no dataset'

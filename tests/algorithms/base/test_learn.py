@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
 import toys
@@ -489,3 +490,20 @@ class TestDefaults:
             ValueError, match=r"^call_default_params needs an environment, not 'CartPole-v1': make it with"
         ):
             zoo.call_default_params('CartPole-v1', 'classic_control', 'PPO')
+
+
+def test_a_network_that_another_agent_has_trained_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    network = keras.Sequential([keras.Input(VECTOR.shape), keras.layers.Dense(3)])
+    told = (
+        'net_list[0] (q) was trained by another agent: this training begins with those weights, and both agents share '
+        'them. Build a network for each agent.'
+    )
+    first = dqn(net_list=[network])
+    first.learn(world(), run_dir=tmp_path, **OFF)
+    first.learn(world(), run_dir=False, **OFF)  # its own
+    zoo.load(tmp_path, net_list=[network]).learn(world(), run_dir=False, **OFF)  # which takes the saved weights
+    assert told not in caplog.messages
+    dqn(net_list=[network]).learn(world(), run_dir=False, **OFF)
+    assert caplog.messages.count(told) == 1
+    dqn().learn(world(), run_dir=False, **OFF)  # a spec
+    assert caplog.messages.count(told) == 1

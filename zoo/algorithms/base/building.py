@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,9 +16,11 @@ from zoo.common.maths.optimizers import Optimizer
 from zoo.common.networks import pairs
 from zoo.common.networks.build import build_network, build_on
 from zoo.common.networks.heads import Head
-from zoo.common.networks.network import Network
+from zoo.common.networks.network import Network, variables_of
 from zoo.common.networks.spec import with_default, with_dtype, with_own_seeds
 from zoo.common.tools.errors import InvalidValue, a_type
+
+log = logging.getLogger('zoo')
 
 
 def entries(
@@ -104,6 +109,25 @@ def networks(
             + '.'
         )
     return made
+
+
+#: A user's own networks that were trained, and who trained them last.
+_TRAINED: weakref.WeakKeyDictionary[Any, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+
+
+def note_training(agent: Any, new: bool) -> None:
+    """Remember who trains a user's own networks; warn where a ``new`` agent begins with what another has trained."""
+    for i, (name, entry) in enumerate(zip(agent.networks, agent.net_list, strict=False)):
+        if isinstance(entry, dict | str) or not variables_of(entry, trainable=True):
+            continue
+        with contextlib.suppress(TypeError):  # what nobody can refer to
+            if new and entry in _TRAINED and _TRAINED[entry]() is not agent:
+                log.warning(
+                    '%s was trained by another agent: this training begins with those weights, and both agents share '
+                    'them. Build a network for each agent.',
+                    label(i, name),
+                )
+            _TRAINED[entry] = weakref.ref(agent)
 
 
 def _check_both_are_used(network: Network, name: str, entries: dict[str, Any], shared_torso: Mapping[str, str]) -> None:

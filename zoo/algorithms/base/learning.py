@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
+from zoo.algorithms.base import building
 from zoo.common.datasets.opening import described, name_of, named, opened
 from zoo.common.envs.about import About, about
 from zoo.common.envs.goals import Goals
@@ -382,6 +383,7 @@ def _train(
             goals=goals,
             name=env_name,
         )
+        building.note_training(agent, new=not (agent.steps or agent.data_steps or settings.resume))
         agent.is_training, agent.loop_state = True, None
         if seed is not None:
             agent.reseed(seed, f'agent{later}')

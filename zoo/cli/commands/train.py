@@ -143,7 +143,8 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     }
     names = [name for name, value in given.items() if value]
     if names:
-        raise InvalidValue(f'--resume goes on with a run as it was begun: leave out {", ".join(names)}.')
+        told = f'--resume goes on with a run as it was begun: leave out {", ".join(names)}'
+        raise InvalidValue(f'{told}; --from {args.resume} begins a new run with its weights and other settings.')
     run = zoo.open_run(args.resume)
     run.check_resumable()
     begun = (run.config.get('calls') or [[0, 0]])[0][0]  # the agent may have learned in other runs before
