@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,8 +65,8 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def scripted(scores: Any, monkeypatch: Any, **given: Any) -> tuple[Any, Any, KeepBest]:
-    """Train, and replace the score of each agent by a given one: first in the tests on the way, then at the end."""
+def scripted_tests(scores: Any, monkeypatch: Any, **given: Any) -> KeepBest:
+    """Replace the score of each agent by a given one: first in the tests on the way, then at the end."""
     tests = KeepBest(every=1000, share=None, retest=4, **given)
     play = tests._play
 
@@ -74,6 +75,12 @@ def scripted(scores: Any, monkeypatch: Any, **given: Any) -> tuple[Any, Any, Kee
         return play(training, count, stream, until)
 
     monkeypatch.setattr(tests, '_play', with_score)
+    return tests
+
+
+def scripted(scores: Any, monkeypatch: Any, **given: Any) -> tuple[Any, Any, KeepBest]:
+    """Train with :func:`scripted_tests`."""
+    tests = scripted_tests(scores, monkeypatch, **given)
     agent, result = zoo.train('DQN', Scripted, evaluate=tests, **LEARNS)
     return agent, zoo.open_run(result.run_dir), tests
 
@@ -104,6 +111,23 @@ def test_the_best_is_tested_again_and_both_are_said(monkeypatch):
     assert same(agent.state(), zoo.load(run).state())  # whose weights the best ones have been put aside for
 
 
+@pytest.mark.parametrize(('score', 'kept'), [(25, 4000), (15, 2000)])
+def test_a_resumed_training_compares_with_the_second_test(monkeypatch, score, kept):
+    """Not with the first one, which the choice among tests made too high: 30 of the agent that is worth 20."""
+    _, run, _ = scripted({'test': [0, 5, 30, 10], 'again': [0, 0, 20, 12]}, monkeypatch)
+    later = scripted_tests({'test': [0, 0, 0, 0, score], 'again': [0, 0, 19, 0, 11 + score // 25 * 20]}, monkeypatch)
+    if kept == 2000:  # nobody has time for the end
+        monkeypatch.setattr(later, '_affordable', lambda training, part: (0.0 if part == 1 else 9.0, math.inf))
+        monkeypatch.setattr(later, '_count', lambda training, seconds: int(seconds))
+    zoo.resume(run.path, train_steps=4000, env=zoo.build_env(Scripted), evaluate=later, verbose=0)
+    again = zoo.open_run(run.path)
+    assert zoo.load(again, best=True).steps == kept
+    if kept == 2000:
+        assert again.retested == run.retested and later.best == pytest.approx(20)
+    else:
+        assert again.retested['best']['step'] == 4000
+
+
 def test_the_last_is_kept_if_it_is_as_good(monkeypatch):
     found = {'test': [0, 5, 30, 10], 'again': [0, 0, 11, 12]}
     agent, run, tests = scripted(found, monkeypatch)
@@ -112,6 +136,17 @@ def test_the_last_is_kept_if_it_is_as_good(monkeypatch):
     assert (
         tests.verdict().startswith('Best: the last, step 3,000: 12 ± ') and 'until then: step 2,000' in tests.verdict()
     )
+
+
+def test_a_training_without_an_end_of_an_episode_says_so(capsys):
+    class Endless(Draws):
+        def step(self, action):
+            obs, reward, _, _, info = super().step(action)
+            return obs, reward, False, False, info
+
+    zoo.train('DQN', Endless, **{**FEW, 'verbose': 1})
+    told = 'no episode has ended, and tests play whole ones. build_env(…, max_episode_steps=…) ends them.'
+    assert told in capsys.readouterr().err
 
 
 def test_of_equals_the_one_that_trained_longer_is_kept(monkeypatch):

@@ -87,6 +87,7 @@ class KeepBest(Evaluate):
 
     def _begin_anew(self) -> None:
         self.retested: dict[str, dict[str, float]] = {}
+        self._earlier: dict[str, dict[str, float]] = {}  # of the training that is resumed, while its best is the best
         self._over = False
         self._due = 0
         self._spent = 0.0  # seconds of tests, and of building their environment
@@ -111,8 +112,7 @@ class KeepBest(Evaluate):
             told = 'build_env did not make this environment from a name, a class or a function'
             told = 'learn was given no environment' if training.env is None else told
             training.say(f'No tests while it trains: {told}. KeepBest(env=…) tests in another one.')
-        if self.env is None:  # a resumed training tests as this one does
-            self._note(training, {})
+        self._note(training, self._earlier)  # a resumed training tests as this one does
 
     def __call__(self, training: Training) -> bool | None:
         if self._over or (training.steps < self._due and not training.done):
@@ -125,7 +125,17 @@ class KeepBest(Evaluate):
                 return None
             if self.better(float(np.mean(result.returns))):
                 self._length_of_best = self._length
+                if self._earlier:  # of another agent
+                    self._earlier = {}
+                    self._note(training, {})
             return self.take(training, result)
+
+    def recall(self, training: Training) -> None:
+        """Begin with the tests before; the best agent's score is the one of its second test, if there was one."""
+        super().recall(training)
+        if self.steps and training.run_dir is not None:
+            self._earlier = retested_in(training.run_dir)
+            self.best = self._earlier.get('best', {}).get('mean', self.best)
 
     def better(self, mean: float) -> bool:
         return mean >= self.best  # of equals the one that has trained longer
@@ -135,17 +145,25 @@ class KeepBest(Evaluate):
             if training.error is None and training.done and not self._over:
                 self._tried(training, lambda: self._test_again(training))
                 if self._left_out:
-                    what = f'{self._left_out} of {self._left_out + len(self.steps)} tests left out'
-                    never = '' if self.steps else ', so no score is known'
-                    training.say(
-                        f'{what}{never}: tests take at most {self.share:.0%} of the training time, or a second.'
-                    )
+                    training.say(self._why_left_out(training))
+                if self.retested:
+                    training.say(self.verdict())
         except KeyboardInterrupt:  # the training has ended and is saved
             training.warn('The tests at the end were interrupted.')
         try:
             super().end(training)
         except Exception as error:
             training.warn('The environment of the tests cannot be closed: %s', _why(error))
+
+    def _why_left_out(self, training: Training) -> str:
+        told = f'{self._left_out} of {self._left_out + len(self.steps)} tests left out'
+        told += '' if self.steps else ', so no score is known'
+        if not training.returns and training.env is not None:
+            return (
+                f'{told}: no episode has ended, and tests play whole ones. build_env(…, max_episode_steps=…) ends them.'
+            )
+        limit = f'tests take at most {self.share:.0%} of the training time, or a second'
+        return f'{told}: {limit}. KeepBest(share=None) has no such limit.'
 
     def verdict(self) -> str:
         """Return in a line how good the best agent and the last one are; nothing without tests at the end."""
@@ -281,7 +299,8 @@ class KeepBest(Evaluate):
                 with _weights_of(agent, saved):
                     best = score_of(step, self._play(training, count, 'again', until))
         except TimedOut:
-            training.say(f'Best: step {step:,}: {self.best:.6g} in its test; there was no time to test it again')
+            known = 'when it was tested again' if self._earlier else 'in its test; there was no time to test it again'
+            training.say(f'Best: step {step:,}: {self.best:.6g} {known}')
             return
         if another and last['mean'] >= best['mean']:
             agent.save(path)
@@ -293,7 +312,8 @@ class KeepBest(Evaluate):
     def _note(self, training: Training, retested: dict[str, dict[str, float]]) -> None:
         assert training.run_dir is not None
         known = {'arguments': self.arguments} if self.env is None else {}  # else it needs its env
-        write_json(training.run_dir / _FILE, known | retested)
+        if known or retested:
+            write_json(training.run_dir / _FILE, known | retested)
 
 
 def retested_in(folder: Path) -> dict[str, dict[str, float]]:

@@ -33,10 +33,12 @@ TYPES: dict[str, dict[str, Any]] = {
 
 TUNED: dict[str, dict[str, Any]] = {
     # The source takes 500k steps, a rate of 1e-4, 256 units, a tenth of the rewards and gamma=0.99. A higher rate,
-    # gamma=0.98 and smaller networks and iterations need fewer steps. With the source's last ε of 0.2 all of the seeds
-    # 100 to 105 got 500; with 0.05 the scores of a training fell more often, and two of six ended below 500.
+    # gamma=0.98 and smaller networks and iterations need fewer steps. With the source's last ε of 0.2 the scores of a
+    # training fall less often than with 0.05. The last weights reached 475 on 12 of the seeds 100 to 115, their mean
+    # over a fifth of the training on all.
     'CartPole-v1': {
         'train_steps': 200_000,
+        'average_window': 0.2,
         'rollout_size': 1024,
         'epochs': 4,
         'gamma': 0.98,

@@ -192,14 +192,13 @@ def train(
                 raise InvalidValue('learning_rate and optimizers_list both say what the rates are: give one of them.')
             alg_params['optimizers_list'] = [{**entry, 'learning_rate': learning_rate} for entry in entries]
         agent = cls(**alg_params)
-        callbacks, tests = _with_tests(callbacks, evaluate, run_dir)
+        callbacks = _with_tests(callbacks, evaluate, run_dir)
         if source is not None:
             source.give(agent)
             callbacks = (source, *callbacks) if isinstance(callbacks, tuple) else callbacks
         result = agent.learn(
             env, 'train', render=render, plot_func=plot_func, callbacks=callbacks, run_dir=run_dir, **learn_params
         )
-        _say_verdict(tests, learn_params)
     return Trained(agent, result)
 
 
@@ -293,9 +292,8 @@ def resume(
     own = KeepBest.of_run(found.path) if evaluate is None else None
     evaluate = own is not None if evaluate is None else evaluate
     with _closing(built):
-        callbacks, tests = _with_tests(callbacks, evaluate, found.path, own)
+        callbacks = _with_tests(callbacks, evaluate, found.path, own)
         result = agent.learn(env, 'train', callbacks=callbacks, plot_func=plot_func, **learn_params)
-        _say_verdict(tests, learn_params)
     return Trained(agent, result)
 
 
@@ -324,27 +322,19 @@ def _last_agent(run: Run, changes: Mapping[str, Any], net_list: Sequence[Any] | 
     return load(due, net_list)
 
 
-def _with_tests(
-    callbacks: Any, evaluate: Any, run_dir: Any, tests: KeepBest | None = None
-) -> tuple[Any, KeepBest | None]:
-    """Return the callbacks with the one that tests, and this one unless it is the user's."""
+def _with_tests(callbacks: Any, evaluate: Any, run_dir: Any, tests: KeepBest | None = None) -> Any:
+    """Return the callbacks with the one that tests."""
     if not isinstance(evaluate, bool | Evaluate):
         right = 'True, False, or a callback such as zoo.callbacks.KeepBest(every=5000)'
         raise InvalidValue(f'evaluate is {evaluate!r}: give {right}.')
     if callable(callbacks) or not isinstance(callbacks, Iterable):
-        return callbacks, None  # learn refuses it
+        return callbacks  # learn refuses it
     callbacks = tuple(callbacks)
     if isinstance(evaluate, Evaluate):
-        return (*callbacks, evaluate), None
+        return (*callbacks, evaluate)
     if not evaluate or run_dir is False or any(isinstance(callback, Evaluate) for callback in callbacks):
-        return callbacks, None
-    tests = tests or KeepBest()
-    return (*callbacks, tests), tests
-
-
-def _say_verdict(tests: KeepBest | None, learn_params: Mapping[str, Any]) -> None:
-    if tests is not None and tests.retested and learn_params.get('verbose', 1) > 0:
-        say(tests.verdict())
+        return callbacks
+    return (*callbacks, tests or KeepBest())
 
 
 def copies_for(alg: str, env_type: str, env_id: Any) -> int:
