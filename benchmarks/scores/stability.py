@@ -57,6 +57,7 @@ FRESH = dict.fromkeys(
         'impala-cartpole',
         'offpac-cartpole',
         'ppo-cartpole-method=penalty',
+        'pqn-cartpole',
         'qrdqn-cartpole',
         'r2d2-cartpole',
         'vpg-cartpole',
