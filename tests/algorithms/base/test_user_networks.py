@@ -793,6 +793,15 @@ class TestProbabilities:
         )
         assert (line in caplog.text) == told
 
+    @pytest.mark.parametrize(
+        ('name', 'last', 'told'), [('DQN', 'relu', True), ('PPO', 'relu', True), ('DQN', None, False)]
+    )
+    def test_values_and_logits_that_are_never_negative_are_told_of(self, name, last, told, caplog):
+        cls = CLASSES[name]
+        cls(VECTOR, Discrete(3), net_list=[self.ending(3, last), *[{'hidden': [4]}] * (len(cls.network_names) - 1)])
+        line = 'gives no number below 0, so it learns no such value: leave out the relu at its end.'
+        assert (line in caplog.text) == told
+
     def test_so_are_equal_outputs_of_fresh_weights(self):
         fresh = self.ending(3, None, kernel_initializer='zeros', bias_initializer=keras.initializers.Constant(1 / 3))
         model = keras.Sequential([keras.Input((3,)), *fresh.layers])

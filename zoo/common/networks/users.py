@@ -178,6 +178,8 @@ def _complete(made: Network, label: str) -> None:
         log.warning(
             '%s stays in [-1, 1], so no larger value is learned: leave out the tanh or sigmoid at its end.', label
         )
+    elif announces.get() and (head.is_value or head.choices) and _stays_positive(made):
+        log.warning('%s gives no number below 0, so it learns no such value: leave out the relu at its end.', label)
     made.bounds = head.activation == 'tanh' and not _stays_bounded(made)
     if head.sigma:
         raise InvalidValue(
@@ -266,6 +268,11 @@ def _tensorlayer_layers(model: Any) -> list[Any]:
 def _stays_bounded(network: Network) -> bool:
     """Whether the output stays in [−1, 1] whatever the weights, which may be zero in a fresh network."""
     return not any((np.abs(output) > 1.0).any() for output in _outputs(network))  # NaN passes
+
+
+def _stays_positive(network: Network) -> bool:
+    """Whether no output is below 0 whatever the weights."""
+    return not any((output < 0.0).any() for output in _outputs(network))  # NaN passes
 
 
 def _gives_probabilities(network: Network) -> bool:
