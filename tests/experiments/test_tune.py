@@ -305,6 +305,8 @@ class TestSeeds:
         ({'trials': 0}, 'trials is 0'),
         ({'sampler': 'tpee'}, "unknown sampler 'tpee': did you mean 'tpe'"),
         ({'pruner': 'medium'}, "unknown pruner 'medium': did you mean 'median'"),
+        ({'search': ['lr']}, "unknown parameter 'lr' to search: it is called 'learning_rate' here"),
+        ({'search': ['n_steps']}, "unknown parameter of DQN to search 'n_steps': it is called"),
         ({'search': ['gama']}, "unknown parameter of DQN to search 'gama': did you mean 'gamma'"),
         ({'search': 'gamma'}, 'search is .gamma.: give names'),
         ({'search': {'gamma': 3}}, 'search: gamma is 3: give a list of values, or a pair of bounds'),

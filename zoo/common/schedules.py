@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from numbers import Real
 from typing import Any
 
-from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.errors import Failure, InvalidValue
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,13 @@ class Linear:
     def __call__(self, progress: float) -> float:
         """Return the value at ``progress`` in [0, 1]."""
         return self.end if progress >= self.until else self.start + (self.end - self.start) * (progress / self.until)
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        # An algorithm of a user's own reads its field. TensorFlow would word a ValueError or a TypeError anew.
+        raise Failure(
+            f'{self} stands where an update needs a number: give a number; with a method improve name the parameter in '
+            'scheduled and read now[name].'
+        )
 
 
 def value_at(schedule: float | Linear, progress: float) -> float:

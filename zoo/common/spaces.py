@@ -204,11 +204,13 @@ def fitted(leaf: Leaf, value: Any, lead: tuple[int, ...] = ()) -> np.ndarray:
     Raises:
         ValueError: it would be another value; the message goes on where "an observation" stops.
     """
+    shape = (*lead, *shape_of(leaf))
+    if isinstance(value, dict):
+        raise InvalidValue(f'that is a dict, but its space declares an array of shape {shape} and {leaf.dtype}')
     try:
         given = np.asarray(value)
     except ValueError:  # lists of several lengths
         given = np.empty(len(value), object)
-    shape = (*lead, *shape_of(leaf))
     if given.shape == () and shape == (1,):
         given = given.reshape(shape)
     if given.shape != shape or given.dtype.kind not in 'biuf':

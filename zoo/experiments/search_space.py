@@ -10,8 +10,9 @@ from zoo import algorithms
 from zoo.common.env_wrappers import build_env
 from zoo.common.envs.about import about
 from zoo.common.schedules import Linear
-from zoo.common.tools.errors import InvalidValue, unknown
-from zoo.common.tools.params import Param, Range, checked
+from zoo.common.tools import habits
+from zoo.common.tools.errors import InvalidValue
+from zoo.common.tools.params import Param, Range, checked, refusal
 from zoo.common.utils import call_default_params
 from zoo.experiments.train import ARGUMENTS, RATE, check_names, known_params
 
@@ -126,7 +127,10 @@ def space_of(
         if name in params:
             raise InvalidValue(f'{name} is searched and fixed at {params[name]!r}: leave one of them out.')
         if name != 'net' and name not in known:
-            raise InvalidValue(unknown(f'parameter of {alg} to search', name, [*known, 'net']))
+            other, searchable = habits.OF_TRAIN.get(name), [*known, 'net']
+            if other in searchable:
+                raise InvalidValue(f'unknown parameter {name!r} to search: it is called {other!r} here.')
+            raise InvalidValue(refusal(f'parameter of {alg} to search', name, searchable, {}))
         choice = Choice(values=NETS) if name == 'net' else choice_for(known[name], defaults.get(name))
         if asked.get(name) is not None:
             choice = _asked(name, asked[name], known.get(name), choice)

@@ -26,6 +26,7 @@ from zoo.common.networks.network import penalized
 from zoo.common.parameters import Gamma, NormalizeObs, Tau
 from zoo.common.records import Transition
 from zoo.common.sampling import Sampling
+from zoo.common.schedules import Linear
 from zoo.common.tools.params import at_least
 from zoo.common.training import loops
 
@@ -121,6 +122,47 @@ def test_is_checked_and_shown():
 def test_is_about_as_long_as_its_paper_says():
     code = [line for line in inspect.getsource(DDPG).splitlines() if line.strip()]
     assert len(code) < 70
+
+
+@pytest.mark.parametrize(
+    ('names', 'message'),
+    [
+        (('critic', 'actor', 'gap'), r"^metric_names of Off has 'gap', which its update does not return: return it, "),
+        (('critic',), r"^the update of Off returns 'actor', which metric_names lacks: add it there\.$"),
+    ],
+)
+def test_metric_names_are_what_update_returns(names, message):
+    agent = type('Off', (DDPG,), {'metric_names': names})(*SPACES, net_list=[{'hidden': [4], 'features': 4}] * 2)
+    with pytest.raises(ValueError, match=message):
+        agent.learn(zoo.build_env(lambda: toys.AnySpaces(*SPACES)), run_dir=False, **FEW)
+
+
+def test_a_build_without_that_of_its_base_is_refused():
+    class Alone(DDPG):
+        def build(self) -> None:
+            self.scale = 2.0
+
+    with pytest.raises(TypeError, match=r'^Alone\.build\(\) has not set behavior: call super\(\)\.build\(\) in it, or'):
+        Alone(*SPACES)
+
+
+@pytest.mark.usefixtures('plain_graphs')
+def test_a_schedule_in_an_update_off_policy_is_refused():
+    class Pushed(DDPG):
+        push: Annotated[float | Linear, at_least(0), 'weight of the loss'] = 0.1
+
+        def critic_loss(self, batch: Transition) -> tf.Tensor:
+            return super().critic_loss(batch) * self.push
+
+    nets = [{'hidden': [4], 'features': 4}] * 2
+    env = zoo.build_env(lambda: toys.AnySpaces(*SPACES))
+    Pushed(*SPACES, net_list=nets, push=0.5).learn(env, run_dir=False, **FEW)
+    with pytest.raises(RuntimeError, match=r'^Linear\(start=1\.0, .*\) stands where an update needs a number: give a '):
+        Pushed(*SPACES, net_list=nets, push=Linear(1.0)).learn(env, run_dir=False, **FEW)
+    with pytest.raises(
+        TypeError, match=r"^Named has scheduled=\('push',\), which only an algorithm with a method impr"
+    ):
+        type('Named', (Pushed,), {'scheduled': ('push',)})
 
 
 class SquashedParts(DDPG):

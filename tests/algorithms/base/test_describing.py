@@ -56,6 +56,8 @@ def test_describe_takes_a_class_and_an_agent():
         zoo.describe('PP0')
     with pytest.raises(ValueError, match='takes the name of an algorithm, its class or an agent'):
         zoo.describe(3)
+    with pytest.raises(TypeError, match=r'^describe takes one algorithm: zoo\.call_default_params\(env, alg='):
+        zoo.describe('PPO', 'CartPole-v1')
 
 
 def test_an_agent_shows_itself():

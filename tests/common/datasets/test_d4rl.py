@@ -170,7 +170,8 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"a\.npz' is truncated or altered, or holds pickles \("):
         zoo.open_dataset(tmp_path / 'a.npz')
     np.savez(tmp_path / 'other.npz', x=np.zeros(3))
-    with pytest.raises(ValueError, match=r"other\.npz' does not hold episodes that zoo recorded"):
+    told = 'its arrays are x; data of the D4RL form has observations, actions, rewards, terminals, timeouts'
+    with pytest.raises(ValueError, match=rf"other\.npz' does not hold episodes that zoo recorded: {told}\.$"):
         zoo.open_dataset(tmp_path / 'other.npz')
     monkeypatch.setitem(sys.modules, 'h5py', None)
     with pytest.raises(ImportError, match=r"^HDF5 files need the extra: pip install 'zoo-rl\[hdf5\]'"):

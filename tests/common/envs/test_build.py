@@ -23,7 +23,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 import zoo
 from zoo.common.adaptors.action import ActionAdaptor
-from zoo.common.env_wrappers import build_env, list_envs
+from zoo.common.env_wrappers import build_env, find_env_type, list_envs
 from zoo.common.envs.about import about
 from zoo.common.envs.wrappers.masks import ActionMask
 from zoo.common.rollouts.collector import Collector
@@ -897,6 +897,34 @@ def test_render_modes_that_are_none():
     assert build_env('CartPole-v1', render_mode='rgb_array_list').render_mode == 'rgb_array_list'
 
 
+@pytest.mark.parametrize(
+    ('name', 'right'),
+    [
+        ('./robots_of_mine.py:Reach', "write 'robots_of_mine:Reach'."),
+        ('robots_of_mine.py:Reach', "write 'robots_of_mine:Reach'."),
+        ('robots_of_mine.Reach', "write 'robots_of_mine:Reach'."),
+        ('robots_of_mine.py', "write 'robots_of_mine:Class' with the name of the class."),
+        ('robots_of_mine', "write 'robots_of_mine:Class' with the name of the class."),
+        ('sub/arms.py:Reach', "write 'arms:Reach', in the folder '{}/sub' or with it on PYTHONPATH."),
+        ('sub/arms:Reach', "write 'arms:Reach', in the folder '{}/sub' or with it on PYTHONPATH."),
+    ],
+)
+def test_a_class_by_the_path_of_its_file_is_answered_by_its_name(name, right, tmp_path, monkeypatch):
+    (tmp_path / 'sub').mkdir()
+    for file in ('robots_of_mine.py', 'sub/arms.py'):
+        (tmp_path / file).touch()
+    monkeypatch.chdir(tmp_path)
+    told = f'{name!r} names a file: {right.format(tmp_path.resolve())}'
+    assert message(ValueError, name) == told
+    with pytest.raises(ValueError) as refused:
+        find_env_type(name)
+    assert str(refused.value) == told
+
+
+def test_a_file_that_is_not_there_is_said():
+    assert message(ValueError, './nowhere.py:Reach').startswith("there is no file './nowhere.py' for ")
+
+
 def test_what_makes_no_environment():
     assert message(TypeError, lambda: None) == (
         "'<lambda>' returned None: let it return the environment that it makes."
@@ -911,8 +939,9 @@ def test_what_makes_no_environment():
             super().__init__(*[1, 2])
 
     text = message(TypeError, Needing, depth=3)
-    assert text.startswith("'Needing' cannot be made without 'size': give it by name, as in build_env(Needing, ")
-    assert "cannot be made without 'depth'" in message(TypeError, Needing, size=3)
+    start = "'Needing' cannot be made without"
+    assert text.startswith(f"{start} 'size': write build_env(Needing, size=…), or --env-set size=… in a shell, ")
+    assert f"{start} 'depth': write build_env(Needing, depth=…), or" in message(TypeError, Needing, size=3)
     assert 'takes from 1 to 2' in message(TypeError, Wrong)  # as Python tells it
 
 

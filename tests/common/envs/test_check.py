@@ -453,7 +453,7 @@ def test_what_makes_no_environment():
         def __init__(self, size: int) -> None:
             super().__init__()
 
-    assert problem(Needing).startswith("'Needing' cannot be made without 'size': give it by name")
+    assert problem(Needing).startswith("'Needing' cannot be made without 'size': write build_env(Needing, size=…), or ")
     assert problem(lambda: None).startswith("'<lambda>' returned None: let it return")
 
 

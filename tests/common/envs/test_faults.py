@@ -61,3 +61,83 @@ def test_the_step_and_the_field_are_named(fault: str, nenv: int, vectorized: str
         collector.step(action)
     assert 'step' in str(caught.value).splitlines()[0] or 'step 3' in str(caught.value)
     env.close()
+
+
+class Plain(gymnasium.Env):
+    """An array is observed; the parts below break one promise each."""
+
+    def __init__(self) -> None:
+        self.observation_space, self.action_space = Box(-1, 1, (2,), np.float32), Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+class WithoutSeed(Plain):
+    def reset(self) -> tuple[Any, dict[str, Any]]:  # type: ignore[override]
+        return np.zeros(2, np.float32), {}
+
+
+class WithoutOptions(Plain):
+    def reset(self, seed: int | None = None) -> tuple[Any, dict[str, Any]]:  # type: ignore[override]
+        return np.zeros(2, np.float32), {}
+
+
+class WithoutActions(Plain):
+    def __init__(self) -> None:
+        self.observation_space = Box(-1, 1, (2,), np.float32)
+
+
+class Numbered(Plain):
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = 2  # type: ignore[assignment]
+
+
+class DictAtFirst(Plain):
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        return {'x': np.zeros(2, np.float32)}, {}
+
+
+class DictLater(Plain):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        return {'x': np.zeros(2, np.float32)}, 0.0, False, False, {}
+
+
+DICT = (
+    r'gave an observation that is a dict, but its space declares an array of shape \(2,\) and float32: correct one of '
+)
+
+
+@pytest.mark.parametrize('nenv', [1, 2])
+@pytest.mark.parametrize(
+    ('made', 'error', 'told'),
+    [
+        (
+            WithoutSeed,
+            TypeError,
+            r'^WithoutSeed: reset\(\) does not take seed: write def reset\(self, \*, seed=None, opt',
+        ),
+        (WithoutActions, TypeError, r'^WithoutActions: action_space is missing: set it in __init__ to a space of '),
+        (Numbered, TypeError, r'^Numbered: observation_space is a builtins.int: set it in __init__ to a space of '),
+        (DictAtFirst, ValueError, f'^DictAtFirst {DICT}'),
+        (DictLater, ValueError, f'^step 1: (the environment|DictLater) {DICT}'),
+    ],
+)
+def test_what_an_environment_lacks_is_said_in_a_sentence(made, error, told, nenv: int):
+    with pytest.raises(error, match=told):
+        env = build_env(made, 'gymnasium', nenv=nenv, vectorized=nenv > 1 and 'sync')
+        collector = Collector(env, ActionAdaptor(Discrete(2)))
+        collector.reset(0)
+        collector.step(np.zeros(nenv, np.int32))
+
+
+def test_copies_need_a_reset_that_takes_options():
+    Collector(build_env(WithoutOptions, 'gymnasium'), ActionAdaptor(Discrete(2))).reset(0)
+    copies = build_env(WithoutOptions, 'gymnasium', 'sync', nenv=2)
+    with pytest.raises(TypeError, match=r'^WithoutOptions: reset\(\) does not take options: write def reset'):
+        Collector(copies, ActionAdaptor(Discrete(2))).reset(0)

@@ -117,6 +117,7 @@ class Algorithm(Parameterized):
         self.player = Player(self.observation_space, self.action_space, self)
         self.plays: dict[int, playing.Play] = {}
         self.build()
+        building.check_built(self)
         self.is_built = True
 
     # What an algorithm defines, besides `update`

@@ -18,7 +18,7 @@ from zoo.common.networks.build import build_network, build_on
 from zoo.common.networks.heads import Head
 from zoo.common.networks.network import Network, variables_of
 from zoo.common.networks.spec import with_default, with_dtype, with_own_seeds
-from zoo.common.tools.errors import InvalidValue, a_type
+from zoo.common.tools.errors import InvalidType, InvalidValue, a_type
 
 log = logging.getLogger('zoo')
 
@@ -171,3 +171,10 @@ def optimizers(
         name: Optimizer(entry, group, f'optimizers_list[{i}] ({name})', clip_norm)
         for i, ((name, group), entry) in enumerate(zip(groups.items(), given, strict=True))
     }
+
+
+def check_built(agent: Any) -> None:
+    """Refuse an agent whose ``build`` has not set how it explores: most often it forgets the build of its base."""
+    if 'behavior' not in vars(agent):
+        own = type(agent).__name__
+        raise InvalidType(f'{own}.build() has not set behavior: call super().build() in it, or set self.behavior.')

@@ -63,15 +63,22 @@ class Description:
         return f'<p>{html.escape(self.summary)}</p>{tables}{own}'
 
 
-def describe(algorithm: Any) -> Description:
+def describe(algorithm: Any, *others: Any) -> Description:
     """Return every parameter of an algorithm: name, default, possible values, meaning.
 
     Args:
         algorithm: its name, such as ``'PPO'``, its class or an agent.
+        others: refused: the defaults in an environment are those of ``zoo.call_default_params``.
 
     Raises:
         ValueError: there is no such algorithm.
+        TypeError: more than an algorithm was given.
     """
+    if others:
+        raise InvalidType(
+            "describe takes one algorithm: zoo.call_default_params(env, alg='PPO') has the defaults in an environment, "
+            'as zoo describe PPO CartPole-v1 in a shell.'
+        )
     if isinstance(algorithm, str):
         algorithm = catalog.find(algorithm)
     cls: Any = algorithm if isinstance(algorithm, type) else type(algorithm)

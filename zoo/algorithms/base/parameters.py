@@ -108,6 +108,12 @@ class Parameterized(Updating):
                 raise InvalidType(f'{cls.__name__}.{name} is {what} already: name the parameter otherwise.')
         if not kw_only and 'by_position' not in cls.__dict__ and len(cls.by_position) <= 4:  # spaces and lists alone
             cls.by_position = tuple(cls.fields)
+        scheduled = vars(cls).get('scheduled')
+        if scheduled is not None and not hasattr(cls, 'improve'):
+            raise InvalidType(
+                f'{cls.__name__} has scheduled={scheduled!r}, which only an algorithm with a method improve reads: '
+                'leave it out, and let update read numbers.'
+            )
         if not cls.is_whole():
             return
         if cls.loop.experience == 'steps' and cls.sampling is Updating.sampling:

@@ -186,7 +186,15 @@ class Updating:
 
     def stack_metrics(self, metrics: dict[str, tf.Tensor]) -> tf.Tensor:
         """Return metrics as one vector in the order of ``metric_names``: one tensor is cheaper to read than several."""
-        return tf.stack([tf.cast(metrics[name], tf.float32) for name in self.metric_names])
+        own, names = type(self).__name__, self.metric_names
+        for name in names:
+            if name not in metrics:
+                told = f'metric_names of {own} has {name!r}, which its update does not return'
+                raise InvalidValue(f'{told}: return it, or leave it out.')
+        for name in metrics:
+            if name not in (*names, 'priority'):  # which goes to the replay buffer
+                raise InvalidValue(f'the update of {own} returns {name!r}, which metric_names lacks: add it there.')
+        return tf.stack([tf.cast(metrics[name], tf.float32) for name in names])
 
     def take(self, result: np.ndarray) -> dict[str, float]:
         """Split the result of a compiled update: act with its weights, and return its metrics by name."""

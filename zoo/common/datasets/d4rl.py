@@ -30,7 +30,7 @@ from zoo.common.tools.errors import InvalidValue, MissingPackage
 
 #: Every file of this form has these arrays.
 NEEDED = ('observations', 'actions', 'rewards')
-_FLAGS = ('terminals', 'timeouts')
+FLAGS = ('terminals', 'timeouts')
 _NEXT = 'next_observations'
 
 #: The rows that are read at a time to look for ends and values.
@@ -66,7 +66,7 @@ class D4RLData(Source):
         self._columns = self._checked(columns)
         self._next = _NEXT in columns
         rows = len(self._columns['rewards'])
-        flags = {name: self._flags(name, rows) for name in _FLAGS}
+        flags = {name: self._flags(name, rows) for name in FLAGS}
         begins, ends = self._split(flags, rows)
         self.terminated = flags['terminals'][ends - 1]
         self.truncated = flags['timeouts'][ends - 1]
@@ -94,7 +94,7 @@ class D4RLData(Source):
         if missing:
             there = ', '.join(sorted(columns)) or 'nothing'
             raise InvalidValue(f"'{self.path}' has no array {missing[0]!r}, which the D4RL form needs: it has {there}.")
-        found = {name: columns[name] for name in (*NEEDED, *_FLAGS, _NEXT) if name in columns}
+        found = {name: columns[name] for name in (*NEEDED, *FLAGS, _NEXT) if name in columns}
         for name, x in found.items():
             if not hasattr(x, 'shape') or not x.shape:
                 raise InvalidValue(f"in '{self.path}' {name} is no array with an axis of steps.")
@@ -125,7 +125,7 @@ class D4RLData(Source):
         ends = flags['terminals'] | flags['timeouts']
         if self._next:
             ends |= self._breaks(rows)
-        if not ends.any() or not any(name in self._columns for name in _FLAGS):
+        if not ends.any() or not any(name in self._columns for name in FLAGS):
             raise InvalidValue(
                 f"nothing in '{self.path}' says where and how episodes end: it needs terminals and timeouts, with a "
                 'True at each end.'
@@ -240,6 +240,6 @@ def npz_columns(path: Path) -> Mapping[str, Any]:
     """
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in (*NEEDED, *_FLAGS, _NEXT) if name in arrays}
+            return {name: arrays[name] for name in (*NEEDED, *FLAGS, _NEXT) if name in arrays}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidValue(f"'{path}' is truncated or altered, or holds pickles ({error}).") from error

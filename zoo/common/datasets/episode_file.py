@@ -30,6 +30,7 @@ import numpy as np
 
 from zoo.common import spaces
 from zoo.common.datasets.array_file import Damaged, RowReader
+from zoo.common.datasets.d4rl import FLAGS, NEEDED
 from zoo.common.datasets.episodes import RecordedEpisode, as_stored, known_log_prob, stored_shape
 from zoo.common.datasets.source import Source
 from zoo.common.datasets.writer import Writer, environment_of
@@ -84,6 +85,10 @@ class EpisodeFile(Source):
         foreign = f"'{path}' does not hold episodes that zoo recorded"
         try:
             with zipfile.ZipFile(path) as archive:
+                names = [name.removesuffix('.npy') for name in archive.namelist()]
+                if 'about' not in names:
+                    told = f'{foreign}: its arrays are {", ".join(names[:8]) or "none"}{", …" if names[8:] else ""}'
+                    raise InvalidValue(f'{told}; data of the D4RL form has {", ".join((*NEEDED, *FLAGS))}.')
                 about = from_jsonable(json.loads(str(_array(archive, 'about'))))
                 if not isinstance(about, dict) or about.get('format') != _FORMAT:
                     raise InvalidValue(f'{foreign}.')

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import traceback
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from gymnasium import Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from zoo.common.tools.errors import Failure, InvalidType, InvalidValue
@@ -20,6 +22,7 @@ from zoo.common.tools.errors import Failure, InvalidType, InvalidValue
 LIFE_LOST = 'zoo/life_lost'
 
 STEP = 'observation, reward, terminated, truncated, info'
+RESET = 'def reset(self, *, seed=None, options=None): super().reset(seed=seed); ...; return observation, info'
 #: How to make one reward of one for each objective, the end of a sentence.
 WEIGH = (
     'weigh them into one, as in build_env(lambda: gymnasium.wrappers.TransformReward(env, '
@@ -72,6 +75,35 @@ def first(result: Any, where: str) -> tuple[Any, dict[str, Any]]:
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result
     raise InvalidValue(f'{where}: reset() must return the pair (observation, info), where info is a dictionary.')
+
+
+def no_space(env: Any, name: str) -> str | None:
+    """Return the sentence that an attribute of an environment is no space; None if it is one."""
+    space = getattr(env, name, None)
+    if isinstance(space, Space):
+        return None
+    given = 'is missing' if space is None else f'is a {type(space).__module__}.{type(space).__name__}'
+    return f'{name} {given}: set it in __init__ to a space of gymnasium.spaces.'
+
+
+def reset_lacks(env: Any) -> dict[str, str]:
+    """Return what ``reset`` of an environment, or of what it wraps, does not take: a sentence for each argument."""
+    found = {}
+    for layer in (env, env.unwrapped):
+        parameters = inspect.signature(layer.reset).parameters
+        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+            continue
+        for name in ('seed', 'options'):
+            if name not in parameters:
+                found[name] = f'reset() does not take {name}: write {RESET}.'
+    return found
+
+
+def refuse_reset(error: TypeError, env: Any, where: str) -> None:
+    """Raise a TypeError in a sentence if ``error`` says that ``reset`` does not take an argument."""
+    for argument, sentence in reset_lacks(env).items():
+        if f'unexpected keyword argument {argument!r}' in str(error):
+            raise InvalidType(f'{where}: {sentence}') from error
 
 
 def own_fault(what: str, error: Exception) -> Failure:

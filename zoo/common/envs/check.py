@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import math
 import numbers
 import time
@@ -27,9 +26,6 @@ from zoo.common.tools.errors import InvalidType, InvalidValue
 _REPLAYED = 100
 #: Seconds after which the check stops a slow environment.
 _SECONDS = 20.0
-
-_RESET = 'def reset(self, *, seed=None, options=None): super().reset(seed=seed); ...; return observation, info'
-_STEP = 'observation, reward, terminated, truncated, info'
 
 
 def check_env(env: Any, steps: int = 1000, seed: int = 0, **kwargs: Any) -> list[str]:
@@ -103,7 +99,7 @@ class _Check:
             if isinstance(self.env, OldGymEnv):
                 self.found.advice.append(
                     "this is an environment of the old gym interface, which build_env(env, 'gymnasium') adapts: derive "
-                    f'it from gymnasium.Env, return {_STEP} from step() and write {_RESET}.'
+                    f'it from gymnasium.Env, return {answers.STEP} from step() and write {answers.RESET}.'
                 )
             check_spaces(self.env, self.found)
             if self.found.problems:
@@ -120,14 +116,10 @@ class _Check:
     def _check_reset_arguments(self) -> None:
         if isinstance(self.env, OldGymEnv):
             return
-        for layer in (self.env, self.env.unwrapped):
-            parameters = inspect.signature(layer.reset).parameters
-            if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-                continue
-            for name in ('seed', 'options'):
-                if name not in parameters:
-                    self._problem(f'reset {name}', f'reset() does not take {name}: write {_RESET}.')
-                    self._takes_seed = self._takes_seed and name != 'seed'
+        lacking = answers.reset_lacks(self.env)
+        for name, sentence in lacking.items():
+            self._problem(f'reset {name}', sentence)
+        self._takes_seed = 'seed' not in lacking
 
     def _reset(self, seed: int | None) -> Any:
         self.found.where = 'reset()'
@@ -160,12 +152,12 @@ class _Check:
             )
             raise _Stop from error
         if not isinstance(result, tuple) or len(result) not in (4, 5):
-            self._problem('step returns', f'step() returned {kind(result)}: return {_STEP}.')
+            self._problem('step returns', f'step() returned {kind(result)}: return {answers.STEP}.')
             raise _Stop
         if len(result) == 4:
             self._problem(
                 'step returns',
-                f'step() returned four values, as in the old gym: return {_STEP}, where a time limit sets '
+                f'step() returned four values, as in the old gym: return {answers.STEP}, where a time limit sets '
                 'truncated and not terminated; or wrap it as it is: zoo.common.envs.kinds.old_gym.OldGymEnv(env).',
             )
             observation, reward, terminated, info = result

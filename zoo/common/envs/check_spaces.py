@@ -11,6 +11,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Sp
 
 from zoo.common import spaces
 from zoo.common.adaptors.observation import feature, is_image
+from zoo.common.envs import answers
 from zoo.common.tools.errors import a_type
 
 
@@ -49,13 +50,12 @@ class Findings:
 def check_spaces(env: gymnasium.Env, found: Findings) -> None:
     """Check both spaces of an environment."""
     for name in ('observation_space', 'action_space'):
-        space = getattr(env, name, None)
-        if not isinstance(space, Space):
-            given = 'is missing' if space is None else f'is a {type(space).__module__}.{type(space).__name__}'
-            found.problem(name, f'{name} {given}: set it in __init__ to a space of gymnasium.spaces.')
+        missing = answers.no_space(env, name)
+        if missing is not None:
+            found.problem(name, missing)
             continue
         try:
-            leaves = spaces.leaves(space)
+            leaves = spaces.leaves(getattr(env, name))
         except (TypeError, ValueError) as error:
             found.problem(name, f'{name}: {error}')
             continue

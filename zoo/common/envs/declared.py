@@ -64,7 +64,7 @@ def observation_in_form(
         flat = spaces.flatten(space, observation)
     except TypeError as error:
         raise InvalidValue(f'{who()}: in the observation {error}') from error
-    given = dict(spaces.tree_items(flat))
+    given = {'': flat} if spaces.is_leaf(space) else flat  # a wrong one may be a dict, too
     found = {path: in_form(leaves[path], x, path, (), who, casts) for path, x in given.items()}
     if all(found[path] is x for path, x in given.items()):
         return observation

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import gymnasium
@@ -43,6 +45,26 @@ def maker_of(env_id: str) -> Callable[..., Any] | None:
     return cast('Callable[..., Any]', found)
 
 
+def in_module(name: str) -> str | None:
+    """Return the sentence that says how to name a class in a file, for ``./envs.py:Reach``, ``envs.Reach`` or ``envs``.
+
+    None: there is no such file.
+    """
+    start, _, cls = name.rpartition(':')
+    path = Path(start or cls)
+    if not start and not os.path.isfile(path) and path.suffix[1:].isidentifier():
+        path, start, cls = path.with_suffix(''), path.stem, path.suffix[1:]
+    path = path.parent / f'{path.name.removesuffix(".py")}.py'
+    if not path.stem.isidentifier() or not os.path.isfile(path):  # which is False for what cannot be a path
+        return None
+    right = f"'{path.stem}:{cls}'" if start else f"'{path.stem}:Class' with the name of the class"
+    folder = path.parent.resolve()
+    is_found = folder in (Path.cwd(), *map(Path, sys.path))
+    return f'{name!r} names a file: write {right}' + (
+        '.' if is_found else f", in the folder '{folder}' or with it on PYTHONPATH."
+    )
+
+
 def path_of(maker: Any) -> str | None:
     """Return the ``'module:Class'`` by which :func:`maker_of` finds a class or function in every process, if any does.
 
@@ -55,7 +77,11 @@ def path_of(maker: Any) -> str | None:
 
 
 def imported(package: str, env_id: str) -> Any:
-    """Import the package of a name; an ImportError names both."""
+    """Import the package of a name; an ImportError names both. A ValueError says what to write in place of a file."""
+    if '/' in package or os.sep in package or package.startswith('.') or package.endswith('.py'):
+        raise InvalidValue(
+            in_module(env_id) or f"there is no file {package!r} for {env_id!r}; a class in envs.py is 'envs:Class'."
+        )
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -22,7 +22,7 @@ from gymnasium.wrappers import TimeLimit
 from zoo.common.envs import answers
 from zoo.common.envs.kinds import pixels, rendering
 from zoo.common.envs.kinds.compiled import is_functions, makes_functions
-from zoo.common.envs.kinds.modules import imported, maker_of
+from zoo.common.envs.kinds.modules import imported, in_module, maker_of
 from zoo.common.envs.kinds.old_gym import OldGymEnv, is_old_gym
 from zoo.common.tools.errors import InvalidType, InvalidValue, MissingPackage, nearest, unknown
 
@@ -173,6 +173,9 @@ def find_spec(env_id: str, env_type: str) -> EnvSpec:
         missing = _missing_type(name)
         if missing is not None:
             raise MissingPackage(_missing(missing, f'for {name!r}'))
+        told = None if package else in_module(env_id)
+        if told is not None:
+            raise InvalidValue(told)
         close = nearest(name, ids('gymnasium'))
         raise InvalidValue(
             f'unknown environment {name!r}'
@@ -387,9 +390,11 @@ def _ask_for_argument(error: TypeError, name: str, maker: Any) -> None:
                 f'{name!r} is a wrapper, which needs an environment to wrap: give a function that makes both, as in '
                 f'build_env(lambda: {name}({made}{others})).'
             ) from error
+        given = ', '.join(f'{x}=…' for x in missing)
+        options = ' '.join(f'--env-set {x}=…' for x in missing)
         raise UnusableError(
-            f'{name!r} cannot be made without {found.group(1)}: give it by name, as in build_env({name}, x=1), or give '
-            'a function that makes the environment.'
+            f'{name!r} cannot be made without {found.group(1)}: write build_env({name}, {given}), or {options} in a '
+            'shell, or give a function that makes the environment.'
         ) from error
 
 

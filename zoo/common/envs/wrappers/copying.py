@@ -42,7 +42,12 @@ class Copy(gymnasium.Wrapper):
         self._leaves = declared_leaves(env.observation_space)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        observation, info = answers.first(self.env.reset(seed=seed, options=options), self._who())
+        try:
+            result = self.env.reset(seed=seed, options=options)
+        except TypeError as error:
+            answers.refuse_reset(error, self.env, self._name)
+            raise
+        observation, info = answers.first(result, self._who())
         return self._in_form(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:

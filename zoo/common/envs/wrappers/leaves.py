@@ -12,12 +12,20 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common import spaces
 from zoo.common.envs import answers, declared
+from zoo.common.tools.errors import InvalidType
 
 
 def seeded_reset(env: gymnasium.Env | VectorEnv, name: str, seed: int | None) -> dict[str, Any]:
     """Seed an environment and its action space, and return ``info``; refuse an observation of another form."""
+    for space in ('observation_space', 'action_space'):
+        missing = answers.no_space(env, space)
+        if missing is not None:
+            raise InvalidType(f'{name}: {missing}')
     try:
         result = env.reset(seed=seed)
+    except TypeError as error:
+        answers.refuse_reset(error, env, name)
+        raise
     except OverflowError as error:
         raise answers.own_fault(f'{name} cannot be reset', error) from error
     observation, info = answers.first(result, name)
