@@ -312,7 +312,7 @@ class KeepBest(Evaluate):
     def _note(self, training: Training, retested: dict[str, dict[str, float]]) -> None:
         assert training.run_dir is not None
         known = {'arguments': self.arguments} if self.env is None else {}  # else it needs its env
-        if known or retested:
+        if known or retested or (training.run_dir / _FILE).exists():
             write_json(training.run_dir / _FILE, known | retested)
 
 
