@@ -122,7 +122,7 @@ def test_sequences_at_the_oldest_rows_of_a_full_ring_begin_with_the_states_store
 
 
 def test_pieces_of_an_episode_in_another_number_of_copies_begin_with_the_states_stored_there():
-    """30 steps of one episode, of which 2 copies take pieces: no sequence goes from one piece into the next."""
+    """Two copies take pieces of an episode of 30 steps. No sequence goes from one piece into the next."""
     agent = make(n_step=1, sequence_length=4, burn_in=3)
     replay, taken = agent.replay_for(48, 1), agent.replay_for(48, 2)
     size = replay.sampling.sequences.state_size

@@ -68,7 +68,7 @@ def describe(algorithm: Any, *others: Any) -> Description:
 
     Args:
         algorithm: its name, such as ``'PPO'``, its class or an agent.
-        others: refused: the defaults in an environment are those of ``zoo.call_default_params``.
+        others: is refused. ``zoo.call_default_params`` has the defaults in an environment.
 
     Raises:
         ValueError: there is no such algorithm.

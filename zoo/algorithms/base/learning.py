@@ -298,11 +298,8 @@ def _train(
         seed = None  # the loaded streams go on where they were
     inexact = values['resume'] and not (agent.loop_state or {}).get('scheduled', True)
     if inexact and values.get('exact_resume'):
-        log.warning(
-            'exact_resume: the agent was saved at step %d, where no checkpoint was due. The training goes on, but it '
-            'does not end with the weights of one that was not interrupted.',
-            start,
-        )
+        told = 'exact_resume: the agent was saved at step %d, where no checkpoint was due. The training goes on, but'
+        log.warning(f'{told} it does not end with the weights of one that was not interrupted.', start)
     env_seed = roles_seed = None
     # A later call with the same seed has its own streams: it must not repeat the exploration of the first call.
     later = f'/{agent.steps}' if agent.steps else ''
@@ -350,12 +347,11 @@ def _train(
             learned = {'seed': begun, 'calls': calls, 'end': end, 'callbacks': list(steering), 'learn_params': written}
             own = before.get('own_defaults') if own is None else own
             learned |= {} if own is None else {'own_defaults': own}
-            learned |= {name: before[name] for name in ('start_from', 'resumed_with') if name in before}
+            learned |= {name: before[name] for name in ('start_from', 'resumed_with', 'inexact') if name in before}
             changed = _changed(before.get('learn_params') or {}, written) if settings.resume else []
             if changed:
                 learned['resumed_with'] = sorted({*changed, *before.get('resumed_with', ())})
-            if before.get('inexact') or inexact:
-                learned['inexact'] = True
+            learned |= {'inexact': True} if inexact else {}
             write_json(
                 folder / 'config.json',
                 agent.config() | of_env | {'made_with': None if env is None else _made_with(env)} | learned,

@@ -38,20 +38,20 @@ def gather_sequences(ring: Ring, rows: np.ndarray, wanted: SequenceSampling) -> 
     def holds(position: np.ndarray) -> np.ndarray:
         return ring.valid.take(row(position)) & (position <= end)
 
-    def resumes(position: np.ndarray) -> np.ndarray:
-        """Whether an episode goes on there though the row before is not its own: its memory is not zero."""
-        found = holds(position) & ~holds(position - 1) & (position > 0)
-        found[found] = ring.recurrent_state.take(row(position)[found], axis=0).any(-1)
-        return found
+    def starts(position: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the rows; where no step is before them; and where an episode yet goes on: its memory is not zero."""
+        rows, begins = row(position), ~holds(position - 1) & (position > 0)
+        resumes = begins & holds(position)
+        resumes[resumes] = ring.recurrent_state.take(rows[resumes], axis=0).any(-1)
+        return rows, begins, resumes
 
-    back = resumes(first - np.arange(wanted.burn_in + 1))
+    _, _, back = starts(first - np.arange(wanted.burn_in + 1))
     warm = np.minimum(first, np.where(back.any(1), back.argmax(1), wanted.burn_in)[:, None])
     offsets = np.arange(wanted.rows(n))
     position = first + offsets - np.where(offsets < wanted.burn_in, warm, wanted.burn_in)
-    chain = row(position)  # [n, R]
-    cut = resumes(position)
+    chain, begins, cut = starts(position)  # [n, R]
     held = holds(position) & ~np.logical_or.accumulate(cut & (offsets > wanted.burn_in), 1)
-    begins = ~holds(position - 1) & (position > 0) & ~cut
+    begins &= ~cut
     begins[:, 0] = False  # its state is given
 
     at = np.broadcast_to(np.arange(learned.start, learned.stop), (count, wanted.length))
