@@ -159,12 +159,14 @@ def metrics(run: Any) -> str:
     """Return small charts of the losses, the speed and other logged metrics of a run, as HTML."""
     columns = run.progress
     names = [name for name in columns if name.startswith('loss/')]
-    names += [name for name in columns if name.startswith(('test/', 'episode/success'))]
+    names += [name for name in columns if name.startswith(('test/', 'episode/success', 'schedule/'))]
     names += [name for name in ('episode/length', 'speed/steps_per_second') if name in columns]
     titles = {'speed/steps_per_second': 'steps per second', 'episode/length': 'length of the episodes'}
     drawn = ''
     for name in names:
-        title = titles.get(name, name.replace('loss/', '').replace('/', ' ').replace('_', ' '))
+        title = titles.get(
+            name, name.removeprefix('loss/').removeprefix('schedule/').replace('/', ' ').replace('_', ' ')
+        )
         drawn += f'<div>{chart([Curve(name, columns["step"], columns[name])], title, "", (240, 130))}</div>'
     return f'<div class="zoo-multiples">{drawn}</div>'
 

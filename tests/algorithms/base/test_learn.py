@@ -507,3 +507,36 @@ def test_a_network_that_another_agent_has_trained_is_told_of(tmp_path: Path, cap
     assert caplog.messages.count(told) == 1
     dqn().learn(world(), run_dir=False, **OFF)  # a spec
     assert caplog.messages.count(told) == 1
+
+
+class TestScheduledValues:
+    """What follows a schedule is in the log; nothing else is."""
+
+    def values(self, agent: Algorithm, tmp_path: Path, **params: Any) -> list[dict[str, float]]:
+        agent.learn(world(), 'train', train_steps=40, log_every=20, run_dir=tmp_path / 'run', verbose=0, **params)
+        rows = list(csv.DictReader((tmp_path / 'run' / 'progress.csv').open()))
+        return [{name: float(x) for name, x in row.items() if name.startswith('schedule/')} for row in rows]
+
+    def test_parameters_and_learning_rates(self, tmp_path: Path):
+        spec = {'name': 'Adam', 'learning_rate': zoo.Linear(1e-3)}
+        agent = dqn(epsilon=zoo.Linear(1.0, 0.5, until=0.5), optimizers_list=[spec])
+        found = self.values(agent, tmp_path, explore_steps=4, batch_size=4)
+        assert found == [
+            {'schedule/epsilon': 0.5, 'schedule/learning_rate/q': 5e-4},
+            {'schedule/epsilon': 0.5, 'schedule/learning_rate/q': 0.0},
+        ]
+
+    def test_a_schedule_of_keras_goes_by_its_own_updates(self, tmp_path: Path):
+        rate = keras.optimizers.schedules.PolynomialDecay(0.1, 1000, 0.0)
+        agent = dqn(epsilon=0.1, optimizers_list=[keras.optimizers.SGD(rate)])
+        first, last = self.values(agent, tmp_path, explore_steps=4, batch_size=4)
+        assert first.keys() == {'schedule/learning_rate/q'}
+        assert 0.0 < last['schedule/learning_rate/q'] < first['schedule/learning_rate/q'] < 0.1
+
+    def test_constants_and_what_nothing_reads_are_left_out(self, tmp_path: Path):
+        agent = dqn(epsilon=0.1)
+        assert isinstance(agent.priority_beta, zoo.Linear)
+        assert self.values(agent, tmp_path, explore_steps=4, batch_size=4) == [{}, {}]
+        assert self.values(dqn(epsilon=0.1, prioritized=True), tmp_path / 'b', explore_steps=4, batch_size=4)[
+            0
+        ].keys() == {'schedule/priority_beta'}

@@ -46,6 +46,17 @@ def lines_of(capsys: Any) -> list[str]:
     return err.splitlines()
 
 
+def test_updates_on_a_dataset_are_called_so(clock: Clock, capsys):
+    shown = display_for(1, 100, 'BC', unit='updates')
+    clock.now = 2.0
+    shown.show(50, {})
+    assert lines_of(capsys) == ['BC:  50% 50/100, 25 updates/s']
+    bar = BarDisplay(100, 'BC', unit='updates')
+    bar.show(50, {})
+    assert 'updates/s' in capsys.readouterr().err
+    bar.close(50, {})
+
+
 def test_a_line_in_words(clock: Clock, capsys):
     shown = Lines(100_000, 'DQN Pong')
     shown.begin()

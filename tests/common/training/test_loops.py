@@ -58,6 +58,9 @@ class Notes:
         self.restarts = 0
         self.loss = 1.0
 
+    def scheduled_values(self) -> dict[str, float]:
+        return {'share': self.progress}
+
     def _zeros(self, what: str, obs: Any) -> np.ndarray:
         self.asked.append(what)
         return np.zeros(len(next(iter(obs.values())) if isinstance(obs, dict) else obs), np.int32)
@@ -317,6 +320,9 @@ def test_rows(tmp_path: Path):
     assert float(last['loss/value']) == 1.0
     assert float(last['loss/count']) == 11.0
     assert all(float(row['speed/steps_per_second']) > 0 for row in rows)
+    assert [float(row['schedule/share']) for row in rows] == pytest.approx(
+        [int(row['step']) / 105 for row in rows[:-1]] + [1.0]
+    )
     assert result.losses == {'value': 1.0, 'count': 11.0}
     assert (tmp_path / 'curve.png').stat().st_size > 1000
     assert list(tmp_path.glob('events.out.tfevents*'))

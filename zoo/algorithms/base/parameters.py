@@ -209,6 +209,7 @@ class Parameterized(Updating):
             if param.default is Param.required and name not in values:
                 raise InvalidValue(f'{cls.__name__} needs {name}: {param.meaning or _NO_DEFAULT}.')
         checked = params.checked(values, known)
+        self.unread: set[str] = set()
         for name, param in cls.fields.items():
             setattr(self, name, checked[name] if name in checked else param.fresh())
 
@@ -245,12 +246,13 @@ class Parameterized(Updating):
             told += 'last observations at once by'
             raise InvalidValue(f'{told} build_env(…, frame_stack=4).', shell=f'{told} --env-set frame_stack=4.')
 
-    def warn_of_unread(self, names: Iterable[str], reason: str) -> None:
-        """Log each of these parameters whose value differs from its default, though nothing reads it.
+    def warn_of_unread(self, names: Sequence[str], reason: str) -> None:
+        """Note that nothing reads these parameters, and log each whose value differs from its default.
 
         One that the constructor does not take is skipped. ``reason`` ends the sentence: ``' without noisy=True'``. A
         saved agent says nothing: its values may be defaults of an earlier version.
         """
+        self.unread.update(names)
         if not announces.get():
             return
         defaults = type(self).params()

@@ -27,6 +27,7 @@ from zoo.common.replay.tensor_ring import TensorRing
 from zoo.common.rollouts.rollout import Rollout
 from zoo.common.rollouts.rollout_buffer import ANNOUNCE_BYTES
 from zoo.common.sampling import Sampling
+from zoo.common.schedules import Linear
 from zoo.common.tools.compilation import PackedCall, prefers_xla
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.training.agent import Agent
@@ -57,6 +58,7 @@ class Updating:
     networks: dict[str, Network]
     optimizers: dict[str, Optimizer]
     statistics: dict[str, RunningMoments]
+    unread: set[str]
     replay: Replay | None
     ring: TensorRing | None = None
     saved_buffer: Mapping[str, np.ndarray] | None
@@ -307,6 +309,15 @@ class Updating:
             )
         self.ring.cut()
         return self.ring
+
+    def scheduled_values(self) -> dict[str, float]:
+        """Return the present values of what follows a schedule, by name, such as ``epsilon`` or ``learning_rate/q``."""
+        scheduled = {name: value for name, value in vars(self).items() if isinstance(value, Linear)}
+        found = {name: value(self.progress) for name, value in scheduled.items() if name not in self.unread}
+        for name, optimizer in self.optimizers.items():
+            if (rate := optimizer.scheduled_rate(self.progress)) is not None:
+                found[f'learning_rate/{name}'] = rate
+        return found
 
     def trace_progress(self, progress: tf.Tensor) -> None:
         """Set scheduled learning rates inside a compiled function; ``progress`` is float32 ``[]``."""

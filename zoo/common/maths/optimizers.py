@@ -236,6 +236,16 @@ class Optimizer:
         if isinstance(self.schedule, Linear):
             self._rate.assign(tensor_at(self.schedule, progress))
 
+    def scheduled_rate(self, progress: float) -> float | None:
+        """Return the learning rate at this progress of training, in [0, 1]; None where it never changes.
+
+        A schedule of Keras goes by the optimizer's own count of updates.
+        """
+        if isinstance(self.schedule, Linear):
+            return self.schedule(progress)
+        keeps = self.keras is None or self._rate is not None
+        return None if keeps else float(self.keras.learning_rate)  # type: ignore[union-attr]
+
     @property
     def _rate(self) -> Any:
         """The learning rate; None where Keras computes it by a schedule of its own, which gives a tensor."""

@@ -263,6 +263,9 @@ class Agent(Learns, Protocol):
 
     # What the loops read
 
+    def scheduled_values(self) -> dict[str, float]:
+        """Return the present values of what follows a schedule, by name."""
+
     @property
     def sampling(self) -> Sampling:
         """How transitions are drawn from the replay buffer."""

@@ -53,7 +53,7 @@ class Display(Protocol):
         """Bring up to date what stays on the screen. Nothing is shown any more."""
 
 
-def display_for(verbose: int, train_steps: int, name: str, start: int = 0) -> Display | None:
+def display_for(verbose: int, train_steps: int, name: str, start: int = 0, unit: str = 'steps') -> Display | None:
     """Return what ``verbose`` asks for: 0 nothing; 1 a bar where somebody looks, else lines; 2 tables.
 
     Args:
@@ -61,6 +61,7 @@ def display_for(verbose: int, train_steps: int, name: str, start: int = 0) -> Di
         train_steps: the environment steps at which the training ends.
         name: what the lines or the bar begin with.
         start: the steps that a resumed training has behind it.
+        unit: what is counted: ``'steps'``, or ``'updates'`` on a dataset.
     """
     stream = sys.stderr
     if verbose == 0 or stream is None or getattr(stream, 'closed', False):
@@ -68,8 +69,8 @@ def display_for(verbose: int, train_steps: int, name: str, start: int = 0) -> Di
     # Without ipywidgets tqdm would take a notebook's output for a file.
     notebook = 'ipykernel.zmqshell' in sys.modules
     if verbose == 2 or not (notebook or (hasattr(stream, 'isatty') and stream.isatty())):
-        return Lines(train_steps, name, start, tables=verbose == 2)
-    return BarDisplay(train_steps, name, start)
+        return Lines(train_steps, name, start, unit, tables=verbose == 2)
+    return BarDisplay(train_steps, name, start, unit)
 
 
 def in_verbose(params: Mapping[str, Any], warn: bool = False) -> dict[str, Any]:
@@ -111,7 +112,7 @@ class BarDisplay:
 
     first = 0.0
 
-    def __init__(self, train_steps: int, name: str, start: int = 0) -> None:
+    def __init__(self, train_steps: int, name: str, start: int = 0, unit: str = 'steps') -> None:
         from zoo.common.tools.progress_bar import Bar
 
         self._bar = Bar(
@@ -119,7 +120,7 @@ class BarDisplay:
             initial=start,
             desc=name or None,
             disable=False,
-            unit=' steps',
+            unit=f' {unit}',
             unit_scale=True,
             dynamic_ncols=True,
             smoothing=0.05,  # steps come in bursts between updates
@@ -156,14 +157,15 @@ class Lines:
     about 45 lines in ten minutes, 65 in an hour, 350 in a day.
 
     Args:
-        train_steps, name, start: as for :func:`display_for`.
+        train_steps, name, start, unit: as for :func:`display_for`.
         tables: show all metrics, each in a line of its own, instead of the most important ones in one line.
     """
 
     first = _FIRST
 
-    def __init__(self, train_steps: int, name: str, start: int = 0, tables: bool = False) -> None:
+    def __init__(self, train_steps: int, name: str, start: int = 0, unit: str = 'steps', tables: bool = False) -> None:
         self._total = train_steps
+        self._unit = unit
         self._name = f'{name}: ' if name else ''
         self._tables = tables
         self._start = start
@@ -186,7 +188,7 @@ class Lines:
         rate = (steps - before) / max(seconds - since, 1e-9)
         self._shown.append((seconds, steps))
         speed = f'{rate:,.0f}' if rate >= 10 else f'{rate:.2g}'
-        line = f'{self._head(steps, total)}, {speed} steps/s'
+        line = f'{self._head(steps, total)}, {speed} {self._unit}/s'
         if over:
             line += f', in {_clock(seconds)}'
         elif since > 0:  # the speed of the first stretch does not tell how long the rest takes

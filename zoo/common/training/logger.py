@@ -35,6 +35,7 @@ class Logger:
         start: environment steps that a resumed training has behind it.
         resumed_at: the step of the checkpoint that the run goes on from. Rows of later steps are removed, since these
             steps are taken again, and TensorBoard ignores its later events. None removes none.
+        unit: what is counted: ``'steps'``, or ``'updates'`` on a dataset.
         measured: gives metrics as they are now, newer than the last row; called whenever something is shown.
 
     Raises:
@@ -49,6 +50,7 @@ class Logger:
         name: str = '',
         start: int = 0,
         resumed_at: int | None = None,
+        unit: str = 'steps',
         measured: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self._table: _Table | None = None
@@ -57,7 +59,7 @@ class Logger:
             folder = make_directory(Path(run_dir), 'a run directory')
             self._table = _Table(folder / 'progress.csv', resumed_at)
             self._events = _Events(folder, resumed_at)
-        self._display = display_for(verbose, train_steps, name, start)
+        self._display = display_for(verbose, train_steps, name, start, unit)
         self._says = verbose > 0
         self._last: dict[str, float] = {}  # the last value of every metric: not every row has all
         self._measured = measured

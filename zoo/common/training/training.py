@@ -142,7 +142,8 @@ class Training:
         name = name or ('' if env is None else about(env).name)
         self._title = f'{type(agent).__name__} {name}'.strip()
         resumed_at = agent.steps if start else None
-        self._logger = Logger(run_dir, train_steps, verbose, self._title, start, resumed_at, self._measured)
+        unit = 'steps' if experience.num_envs else 'updates'
+        self._logger = Logger(run_dir, train_steps, verbose, self._title, start, resumed_at, unit, self._measured)
         self._monitor: Monitor | None = None
         if run_dir is not None:
             self._monitor = Monitor(run_dir / 'monitor.csv', name, resumed_at)
@@ -362,6 +363,7 @@ class Training:
         rate = (self.steps - self._log_steps) / max(now - self._log_time, 1e-9)
         self._log_time, self._log_steps = now, self.steps
         metrics = self._measured()
+        metrics |= {f'schedule/{name}': value for name, value in self.agent.scheduled_values().items()}
         metrics['speed/steps_per_second'] = rate
         self.metrics = metrics | self.experience.measured()
         self._logger.log(self.agent.steps, self.metrics)
