@@ -238,12 +238,13 @@ def test_what_slows_the_target_twice_or_explores_twice_is_told_of(caplog):
     make(noisy=True)
     make(noisy=True, epsilon=0.0)
     make(epsilon=Linear(1.0, 0.0))
+    make(noisy=True, epsilon=Linear(1.0, 0.01, until=0.1))  # Rainbow's in CartPole
     assert not caplog.records
     make(tau=0.005)
     make(noisy=True, epsilon=Linear(1.0, 0.05))
     assert [record.getMessage().partition(':')[0] for record in caplog.records] == [
         'tau=0.005 moves the target by this fraction only once in target_update_every=500 updates',
-        'epsilon=Linear(start=1.0, end=0.05, until=1.0) draws random actions beside noisy=True',
+        'epsilon=Linear(start=1.0, end=0.05, until=1.0) draws random actions to the end beside noisy=True',
     ]
 
 
@@ -252,4 +253,4 @@ def test_the_table_with_noisy_layers_says_that_random_actions_stay(caplog):
     alg_params, _ = call_default_params(env, alg='DQN')
     alg_params['noisy'] = True
     DQN(**alg_params)
-    assert 'draws random actions beside noisy=True: epsilon=None leaves exploring to the noise.' in caplog.text
+    assert 'draws random actions to the end beside noisy=True: epsilon=None leaves exploring' in caplog.text

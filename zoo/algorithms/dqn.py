@@ -52,13 +52,15 @@ from zoo.common.parameters import (
 )
 from zoo.common.records import Batch
 from zoo.common.sampling import PRIORITIES, Priorities, Sampling, SequenceSampling
-from zoo.common.schedules import Linear
+from zoo.common.schedules import Linear, value_at
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.training import loops
 
 #: The default schedule of exploration, where no layer is noisy.
 EPSILON = Linear(1.0, 0.05, until=0.1)
+#: The probability of a random action, at the end of a training, from which on a warning says it beside noisy layers.
+MUCH_BESIDE_NOISE = 0.05
 
 log = logging.getLogger('zoo')
 
@@ -117,9 +119,9 @@ class DQN(Algorithm):
             self.warn_of_unread(('noisy_std',), ' without noisy=True')
             if self.epsilon == 0.0:
                 log.warning('epsilon=0 without noisy=True never explores: epsilon=None does, by random actions.')
-        elif self.epsilon != 0.0:
-            told = 'epsilon=%s draws random actions beside noisy=True: epsilon=None leaves exploring to the noise.'
-            log.warning(told, self.epsilon)
+        elif value_at(self.epsilon, 1.0) >= MUCH_BESIDE_NOISE:
+            told = 'epsilon=%s draws random actions to the end beside noisy=True: epsilon=None leaves exploring to the'
+            log.warning(f'{told} noise.', self.epsilon)
         if self.epsilon == 0.0:
             self.warn_of_unread(('epsilon_exponent',), ' beside epsilon=0')
 

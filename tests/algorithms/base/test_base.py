@@ -306,6 +306,26 @@ class TestCompiledUpdates:
             assert set(agent.forward.graphs) == {1, 2, None}
 
     @pytest.mark.usefixtures('plain_graphs')
+    @pytest.mark.parametrize('name', ['SAC', 'PPO'])
+    def test_an_update_is_traced_once_where_observations_are_normalized(self, name, monkeypatch):
+        """A variable that is made in a trace would have TensorFlow trace all of it again."""
+        made, trace = [], PackedCall._compile
+
+        def counted(self, *args):
+            function = self._function
+            self._function = lambda *x: made.append(self) or function(*x)
+            try:
+                return trace(self, *args)
+            finally:
+                self._function = function
+
+        monkeypatch.setattr(PackedCall, '_compile', counted)
+        space = toys.OBSERVATIONS['vector']
+        agent = make(name, space, normalize_obs=True)
+        agent.learn(environment(name, space), **learn_params(name, space))
+        assert len(made) == compiled(agent).traces == 1
+
+    @pytest.mark.usefixtures('plain_graphs')
     def test_no_retracing_where_copies_are_reset_in_a_step_of_their_own(self):
         """There the number of valid transitions differs from iteration to iteration."""
         space = ACTIONS['PPO']

@@ -94,6 +94,8 @@ class Algorithm(Parameterized):
         }
         if not any(item.normalize for item in features(self.observation_space, True)):
             self.warn_of_unread(('normalize_obs',), ', since no observation is a vector of numbers')
+        for moments in self.statistics.values():
+            _ = moments.variables  # made later, while an update is traced, they would have it traced twice
         self.preprocess = Preprocess(self.observation_space, self.statistics)
         self.mask_path = mask_path(self.observation_space) if self.action_adaptor.maskable else None
         self.networks: dict[str, Network] = {}
