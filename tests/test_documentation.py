@@ -114,7 +114,7 @@ def test_constants_that_are_named_exist(page):
 
 #: Forks processes that have TensorFlow already, which takes seconds to import, and has not been used.
 FORKS = multiprocessing.get_context('forkserver')
-FORKS.set_forkserver_preload(['zoo.algorithms.base', 'matplotlib.pyplot'])
+FORKS.set_forkserver_preload(['zoo.algorithms.base.algorithm', 'matplotlib.pyplot'])
 
 
 def become(folder: Path, arguments: list[str]) -> None:
