@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from gymnasium.spaces import Box, Discrete
 
+import zoo
 from zoo.algorithms import C51
 from zoo.common.records import Batch, Transition
 
@@ -64,3 +65,12 @@ def test_rewards_beyond_the_atoms_are_told_of_once(caplog):
     assert [x.getMessage().partition(':')[0] for x in caplog.records] == [
         'Rewards go from 2.5 to 2.5, but the atoms of returns from v_min=0 to v_max=2'
     ]
+
+
+def test_rewards_beyond_the_atoms_of_a_compiled_environment_are_told_of(caplog):
+    env = zoo.build_env('CartPole-v1', 'classic_control', vectorized='compiled', nenv=2)
+    agent = C51(
+        env.single_observation_space, env.single_action_space, net_list=[{'hidden': [4]}], atoms=3, v_min=0.0, v_max=0.5
+    )
+    agent.learn(env, train_steps=40, explore_steps=8, batch_size=4, buffer_size=100, run_dir=False, verbose=0)
+    assert agent.updates and 'Rewards go from 1 to 1, but the atoms' in caplog.text

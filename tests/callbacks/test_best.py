@@ -111,6 +111,16 @@ def test_the_best_is_tested_again_and_both_are_said(monkeypatch):
     assert same(agent.state(), zoo.load(run).state())  # whose weights the best ones have been put aside for
 
 
+def test_scores_of_agents_that_are_no_longer_there_are_not_told(monkeypatch):
+    agent, run, _ = scripted({'test': [0, 5, 30, 10], 'again': [0, 0, 20, 12]}, monkeypatch)
+    assert set(run.retested) == {'best', 'last'}
+    agent.steps = 5000
+    agent.save(run.path / 'checkpoints' / '000005000')
+    assert set(run.retested) == {'best'}
+    agent.save(run.path / 'best')  # as another callback does
+    assert run.retested == {}
+
+
 @pytest.mark.parametrize(('score', 'kept'), [(25, 4000), (15, 2000)])
 def test_a_resumed_training_compares_with_the_second_test(monkeypatch, score, kept):
     """Not with the first one, which the choice among tests made too high: 30 of the agent that is worth 20."""

@@ -18,7 +18,7 @@ from PIL import Image, ImageSequence
 
 import zoo
 from zoo import algorithms
-from zoo.callbacks import Callback, Checkpoint, Evaluate, Film, MLflow, StopOnPlateau, WandB
+from zoo.callbacks import Callback, Checkpoint, Evaluate, Film, KeepBest, MLflow, StopOnPlateau, WandB
 from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.plots.films import write
 from zoo.common.tools.processes import alone_in
@@ -286,7 +286,8 @@ class TestStopOnPlateau:
     @staticmethod
     def after(returns: list[float], callback: StopOnPlateau) -> int | None:
         """After how many episodes of ten steps each it stops."""
-        training = types.SimpleNamespace(returns=[], steps=0, warn=lambda *words: None)
+        steps = types.SimpleNamespace(num_envs=1)
+        training = types.SimpleNamespace(experience=steps, returns=[], steps=0, warn=lambda *words: None)
         callback.begin(training)
         for i, total in enumerate(returns, 1):
             training.returns.append(total)
@@ -306,13 +307,19 @@ class TestStopOnPlateau:
         assert self.after([1, 1, 1], StopOnPlateau(1, window=5)) is None
 
     def test_a_resumed_training_is_judged_by_what_it_plays(self):
-        training = types.SimpleNamespace(returns=[100.0] * 5, steps=50, warn=lambda *words: None)
+        steps = types.SimpleNamespace(num_envs=1)
+        training = types.SimpleNamespace(experience=steps, returns=[100.0] * 5, steps=50, warn=lambda *words: None)
         callback = StopOnPlateau(20, window=2)
         callback.begin(training)
         for total in range(8):
             training.returns.append(float(total))
             training.steps += 10
             assert callback(training) is None
+
+    def test_a_training_on_a_dataset_has_no_episodes_to_watch(self):
+        training = types.SimpleNamespace(experience=types.SimpleNamespace(num_envs=0))
+        with pytest.raises(ValueError, match='a training on a dataset has none: leave it out'):
+            StopOnPlateau(20).begin(training)
 
     def test_it_ends_a_training(self, caplog):
         result = learn([StopOnPlateau(100, min_rise=1e9, window=1, every=10)], 2000)
@@ -517,7 +524,8 @@ def test_wandb_is_sent_the_rows(monkeypatch):
     monkeypatch.setitem(sys.modules, 'wandb', types.SimpleNamespace(init=init))
     result = learn([WandB('cartpole', mode='offline'), Evaluate(every=100, episodes=1)], log_every=50)
     assert (sent[0]['project'], sent[0]['mode'], sent[0]['name']) == ('cartpole', 'offline', result.run_dir.name)
-    assert sent[0]['config']['gamma'] == 0.99 and sent[0]['config']['environment'] == 'CartPole-v1'
+    known = {'gamma': 0.99, 'environment': 'CartPole-v1', 'explore_steps': 10_000, 'log_every': 50, 'nenv': 1}
+    assert known.items() <= sent[0]['config'].items() and {'seed', 'batch_size'} <= sent[0]['config'].keys()
     assert [step for step, _ in sent[1:-1]] == [50, 100, 100] and 'episode/return' in sent[1][1] and sent[-1] == 0
     assert 'test/return' in sent[3][1]  # a row that another callback writes
 
@@ -544,3 +552,16 @@ def test_mlflow_is_sent_the_rows(monkeypatch):
     with pytest.raises(RuntimeError):
         learn([MLflow(), fail], log_every=50)
     assert sent[-1][1] == ('FAILED',)
+
+
+@pytest.mark.parametrize(
+    ('callbacks', 'told'),
+    [
+        ([Evaluate(every=50), Evaluate(every=70)], 'two callbacks Evaluate would both write evaluations.csv'),
+        ([Evaluate(every=50), KeepBest(every=70)], 'Evaluate and KeepBest would both write evaluations.csv'),
+        ([KeepBest(every=50), KeepBest(every=70)], 'two callbacks KeepBest would both write evaluations.csv'),
+    ],
+)
+def test_two_callbacks_that_test_are_refused(callbacks: list[Any], told: str):
+    with pytest.raises(ValueError, match=told):
+        learn(callbacks)

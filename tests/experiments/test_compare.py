@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -18,7 +20,7 @@ import zoo
 from zoo.cli import main
 from zoo.common.env_wrappers import find_env_type
 from zoo.common.tools.processes import alone_in
-from zoo.experiments import plans, report, results, workers
+from zoo.experiments import plans, report, results, train, workers
 from zoo.experiments.runs import Run
 from zoo.experiments.statistics import bootstrap_interval, interquartile_mean
 
@@ -68,6 +70,23 @@ class TestStatistics:
 
 #: A comparison of two trainings that only explore, so that nothing is compiled.
 FEW: dict[str, Any] = {'train_steps': 300, 'net': '8', 'explore_steps': 10_000, 'test_episodes': 2, 'progress': False}
+
+
+def test_objects_of_one_name_are_told_apart(tmp_path):
+    def network(units: int) -> Any:
+        return keras.Sequential([keras.Input((4,)), keras.layers.Dense(units)])
+
+    def kept(units: int, factor: float, length: int) -> dict[str, Any]:
+        env_params = {'reward_shaping': lambda reward: factor * reward}
+        made = functools.partial(zoo.build_env, 'CartPole-v1', max_episode_steps=length)
+        return {'net_list': [network(units)], 'env_params': env_params} | train.kept_environment(made)
+
+    results.keep_settings(tmp_path, kept(4, 1.0, 10))
+    results.keep_settings(tmp_path, kept(4, 1.0, 10))
+    for other, name in ((kept(8, 1.0, 10), 'net_list'), (kept(4, 2.0, 10), 'env_params'), (kept(4, 1.0, 9), 'env_id')):
+        with pytest.raises(ValueError, match=rf'holds runs with other settings \({name} '):
+            results.keep_settings(tmp_path, other)
+    assert train.kept_environment('CartPole-v1') == train.kept_environment(gymnasium.Env) == {}
 
 
 @pytest.mark.full

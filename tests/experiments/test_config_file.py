@@ -108,6 +108,18 @@ def test_the_file_of_a_run_trains_it_again_to_the_bit(tmp_path, capsys, alg, opt
     assert strip(zoo.as_config(first)) == strip(zoo.as_config(second))
 
 
+def test_another_seed_than_the_files_draws_other_first_weights(tmp_path):
+    options = {'train_steps': 200, 'net': [4], 'explore_steps': 1000, 'verbose': 0}  # nothing is learned
+    first = zoo.train('DQN', 'CartPole-v1', seed=3, run_dir=tmp_path / 'first', **options).agent
+    path = write(tmp_path, zoo.as_config(tmp_path / 'first'))
+    told = {'run_dir': False, 'evaluate': False}
+    again, other = (zoo.train(**zoo.read_config(path, **told, **given)) for given in ({}, {'seed': 4}))
+    own = [[v.numpy() for v in agent.trainable_variables] for agent in (first, again.agent, other.agent)]
+    for x, y, z in zip(*own, strict=True):
+        np.testing.assert_array_equal(x, y)
+        assert not x.any() or not np.array_equal(x, z)
+
+
 def test_the_command_line_wins_over_the_file(tmp_path, monkeypatch):
     text = 'alg: PPO\nenv_id: CartPole-v1\nseed: 5\nnenv: 2\nenv_params: {max_episode_steps: 30}\n'
     text += 'net_list: [{hidden: [8], activation: relu}, {hidden: [8]}]\n'

@@ -243,7 +243,10 @@ def test_the_file_of_such_a_run_trains_it_again(capsys):
         ({'start_from': 'none'}, "unknown run 'none'"),
         ({'start_from': 3}, 'a run is given by the path of its folder or by its name in runs, not by 3'),
         ({'gama': 0.9}, "did you mean 'gamma'"),
-        ({'log_std_init': -1.0}, 'start_from takes the σ that was learned: leave it out'),
+        (
+            {'log_std_init': -1.0},
+            'log_std_init is where a new agent.s σ begins, but start_from takes the σ that was learned',
+        ),
         (
             {'normalize_obs': False},
             'the saved agent normalizes its observations, so its weights mean nothing otherwise',

@@ -79,6 +79,17 @@ def test_curves_are_named_by_what_their_runs_differ_in():
     assert labels == [['DQN (2 runs)'], ['DQN, gamma=0.99 (2 runs)', 'DQN, gamma=0.5']]
 
 
+def test_curves_of_other_rewards_and_other_beginnings_are_apart():
+    few = dict(net=[8], train_steps=300, explore_steps=1000, verbose=0)  # nothing is updated or compiled
+    shaped = {'env_params': {'reward_shaping': lambda reward: 2.0 * reward}}
+    for name, given in {'a': {}, 'b': shaped, 'c': {'start_from': 'a', 'net': None}}.items():
+        zoo.train('DQN', 'CartPole-v1', run_dir=Path('runs') / name, **few | given)
+    legend = zoo.plot_runs(['runs/a', 'runs/b', 'runs/c']).axes[0].get_legend()
+    first, second, third = (text.get_text() for text in legend.get_texts())
+    assert first == 'DQN'
+    assert 'made_by=CartPole-v1 ' in second and 'start_from=a' in third.replace('runs/', '')
+
+
 @pytest.mark.full
 def test_copies_are_those_that_the_defaults_are_meant_for(caplog):
     few = dict(net=[8], train_steps=31, run_dir=False, verbose=0)

@@ -19,7 +19,7 @@ import tensorflow as tf
 from zoo.algorithms.dqn import DQN
 from zoo.common.acting.layers import Means
 from zoo.common.maths.returns import categorical_projection
-from zoo.common.records import Batch, SequenceBatch
+from zoo.common.records import Batch
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import Range, at_least
 
@@ -56,8 +56,8 @@ class C51(DQN):
         moved = super().backup(batch, tf.constant(self.support[np.newaxis]))
         return categorical_projection(moved, tf.nn.softmax(following), tf.constant(self.support))
 
-    def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
-        low, high = batches.reward.min(), batches.reward.max()
+    def see_rewards(self, rewards: np.ndarray) -> None:
+        low, high = rewards.min(), rewards.max()
         if not self._warned and (low < self.v_min or high > self.v_max):
             self._warned = True
             log.warning(
@@ -68,7 +68,6 @@ class C51(DQN):
                 self.v_min,
                 self.v_max,
             )
-        return super().update_on(batches)
 
     def losses(self, found: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return KL(m ‖ p) of each transition, also as its priority; m are probabilities, p logits ``[B, atoms]``."""

@@ -124,7 +124,11 @@ def settings_of(training: Training) -> dict[str, Any]:
     config: Mapping[str, Any] = training.agent.config()
     apart = ('params', 'observation_space', 'action_space')
     found = {name: value for name, value in config.items() if name not in apart}
-    return {**found, **config['params'], 'environment': _environment(training), 'train_steps': training.train_steps}
+    learned = {name: value for name, value in training.learn_params.items() if name not in ('verbose', 'resume')}
+    found |= {**config['params'], **learned, 'environment': _environment(training)}
+    if training.env is not None:
+        found['nenv'] = about(training.env).copies
+    return found | {'train_steps': training.train_steps}
 
 
 def title_of(training: Training) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
-from zoo.callbacks.evaluate import Evaluate, score_of, shown
+from zoo.callbacks.evaluate import Evaluate, check_alone, score_of, shown
 from zoo.common.envs.about import about
 from zoo.common.records import TestResult
 from zoo.common.tools import seeding
@@ -100,6 +100,7 @@ class KeepBest(Evaluate):
         if training.run_dir is None:
             told = 'KeepBest keeps the best agent in the run directory, but run_dir=False writes none'
             raise InvalidValue(f'{told}: let the training write, or take Evaluate(keep_best=False).')
+        check_alone(self, training)
         self._begin_anew()
         self.check_environment(training)
         self.recall(training)
@@ -317,8 +318,15 @@ class KeepBest(Evaluate):
 
 
 def retested_in(folder: Path) -> dict[str, dict[str, float]]:
-    """Return :attr:`KeepBest.retested` of the training in a run directory; empty if there is none."""
-    return {name: score for name, score in _read(folder).items() if name != 'arguments'}
+    """Return :attr:`KeepBest.retested` of the training in a run directory, of agents that are still there.
+
+    Another callback may have replaced the best agent since, and a training that went on without tests the last one.
+    """
+    newest, best = checkpoint.newest_in(folder), folder / 'best'
+    steps = {'last': None if newest is None else checkpoint.steps_of(newest)}
+    steps['best'] = checkpoint.steps_of(best) if best.is_dir() else None
+    found = {name: score for name, score in _read(folder).items() if name != 'arguments'}
+    return {name: score for name, score in found.items() if steps.get(name, score['step']) == score['step']}
 
 
 def _read(folder: Path) -> dict[str, Any]:

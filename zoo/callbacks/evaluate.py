@@ -72,6 +72,7 @@ class Evaluate(WithEnvironment):
         if self.keep_best and training.run_dir is None:
             told = 'Evaluate keeps the best agent in the run directory, but run_dir=False writes none'
             raise InvalidValue(f'{told}: give keep_best=False, or let the training write.')
+        check_alone(self, training)
         self.recall(training)
         super().begin(training)
 
@@ -147,6 +148,16 @@ class Evaluate(WithEnvironment):
         if not self.keep_best or (path.parent / 'best').exists():
             self.best = max(means.values(), default=-math.inf)
         keep_rows(path, until)
+
+
+def check_alone(own: Evaluate, training: Training) -> None:
+    """Refuse a second callback that tests: both would write the same file, columns and best agent."""
+    first = next(callback for callback in training.callbacks if isinstance(callback, Evaluate))
+    if first is not own:
+        names = f'{type(first).__name__} and {type(own).__name__}'
+        names = f'two callbacks {type(own).__name__}' if type(first) is type(own) else names
+        told = f'{names} would both write evaluations.csv, test/return and the best agent'
+        raise InvalidValue(f'{told}: give one of them, and test in a second environment with a callback of your own.')
 
 
 def score_of(step: int, result: TestResult) -> dict[str, float]:

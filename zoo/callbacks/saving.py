@@ -97,6 +97,9 @@ class StopOnPlateau(Callback):
         self._earlier = 0
 
     def begin(self, training: Training) -> None:
+        if not training.experience.num_envs:
+            told = 'StopOnPlateau watches the episodes of the training, and a training on a dataset has none'
+            raise InvalidValue(f'{told}: leave it out, or end by the score of tests, KeepBest(stop_at=…).')
         self.best, self.best_step = -math.inf, training.steps
         self._earlier = len(training.returns)
 

@@ -36,7 +36,7 @@ def tests(run: Any) -> list[tuple[str, str]]:
         told = f'highest mean {means[best]:.6g} at step {best:,}, last {means[last]:.6g} at step {last:,}'
         found.append(('tests', f'{len(means)}, {told}'))
     scores = {name: run.retested[name] for name in ('best', 'last') if name in run.retested}
-    if scores and scores['best'] == scores['last']:
+    if len(scores) == 2 and scores['best'] == scores['last']:
         scores = {'best, the last': scores['best']}
     for name, score in scores.items():
         numbers = f'mean {score["mean"]:.6g}, standard deviation {score["std"]:.3g}'

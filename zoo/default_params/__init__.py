@@ -218,7 +218,7 @@ def defaults_in(
             cls.shared_torso[name]
             if (images or recurrent) and name in cls.shared_torso
             else copy.deepcopy(network | special.get(name.rstrip('_0123456789'), {}))
-            | {'layers': layers, 'seed': _weights_seed(seed, i)}
+            | {'layers': layers, 'seed': weights_seed(seed, i)}
             for i, name in enumerate(cls.network_names)
         ],
         'optimizers_list': [optimizer | special_optimizers.get(name, {}) for name in cls.optimizer_names],
@@ -296,7 +296,7 @@ def seeded(net_list: Any, seed: int | None) -> Any:
     if not isinstance(net_list, list | tuple):
         return net_list  # the constructor refuses it
     return [
-        {**entry, 'seed': _weights_seed(seed, i)} if isinstance(entry, Mapping) and 'seed' not in entry else entry
+        {**entry, 'seed': weights_seed(seed, i)} if isinstance(entry, Mapping) and 'seed' not in entry else entry
         for i, entry in enumerate(net_list)
     ]
 
@@ -305,7 +305,7 @@ def _table(alg: str) -> Any:
     return importlib.import_module(f'zoo.default_params.{alg.lower()}')
 
 
-def _weights_seed(seed: int | None, i: int) -> int | None:
+def weights_seed(seed: int | None, i: int) -> int | None:
     """Return an independent seed for the initial weights of the ``i``-th network."""
     return None if seed is None else int(np.random.SeedSequence([seed, i]).generate_state(1)[0])
 

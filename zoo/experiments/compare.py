@@ -161,7 +161,7 @@ def compare(
         failed = _do(plans, places, wanted, jobs, progress)
         made = {}
         for plan, place in zip(plans, places, strict=True):
-            one = Comparison(place, plan.environment, train_steps, plan.scores(place, wanted))
+            one = Comparison(place, plan.environment, plan.length, plan.scores(place, wanted))
             made[plan.environment] = one
             if one.scores:
                 one.write()

@@ -11,7 +11,7 @@ from zoo.callbacks import Evaluate, KeepBest
 from zoo.common.schedules import schedule_from_json
 from zoo.common.tools.errors import InvalidValue, article
 from zoo.common.tools.yaml import read_yaml, to_yaml
-from zoo.default_params import networks
+from zoo.default_params import networks, weights_seed
 from zoo.experiments.runs import Run, open_run
 
 #: Arguments of ``zoo.train`` that are objects of a program.
@@ -123,7 +123,7 @@ def as_config(run: str | os.PathLike[str] | Run) -> str:
             'seed': run.seed,
         },
         'Tests while it trains.': {'evaluate': False if tests is None else tests.arguments},
-        'Networks and optimizers.': {name: config[name] for name in ('net_list', 'optimizers_list') if name in config},
+        'Networks and optimizers.': _networks_and_optimizers(run),
         'Parameters of the algorithm.': config.get('params') or {},
         'Parameters of its training.': {name: x for name, x in learn_params.items() if name not in (*_ASIDE, unused)},
     }
@@ -137,6 +137,19 @@ def as_config(run: str | os.PathLike[str] | Run) -> str:
             told.append(f'\n# {title}' if title else '')
             told.append(to_yaml(_with_schedules(values)).rstrip('\n'))
     return '\n'.join(told) + '\n'
+
+
+def _networks_and_optimizers(run: Run) -> dict[str, Any]:
+    """Return the entries of a run's lists; seeds of networks that follow from the run's seed are left to it."""
+    found: dict[str, Any] = {name: run.config[name] for name in ('net_list', 'optimizers_list') if name in run.config}
+    if 'net_list' in found:
+        found['net_list'] = [
+            {key: x for key, x in entry.items() if (key, x) != ('seed', weights_seed(run.seed, i))}
+            if isinstance(entry, Mapping)
+            else entry
+            for i, entry in enumerate(found['net_list'])
+        ]
+    return found
 
 
 def _refusal(run: Run) -> str | None:

@@ -20,7 +20,7 @@ from zoo.experiments.references import EPISODES, Scale, known_scale, measured_sc
 from zoo.experiments.report import in_words
 from zoo.experiments.results import Score, folder_name, keep_settings, read_result, read_score, settings_in
 from zoo.experiments.runs import Run, open_run
-from zoo.experiments.train import copies_for, kept_defaults, resume, train
+from zoo.experiments.train import copies_for, kept_defaults, kept_environment, resume, train
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,16 @@ class Plan:
                 here = f"'{folder}' holds runs of {label} with nenv={found}, but all would have {own['nenv']} now"
                 raise InvalidValue(f'{here}: give nenv={found}, or choose another folder (out).')
             kept = {**own, 'environment': self.environment, 'env_type': self.env_type}
-            kept |= {'test_episodes': self.test_episodes}
+            kept |= {'test_episodes': self.test_episodes} | kept_environment(self.env_id)
             kept |= kept_defaults(own['alg'], self.env_type, self.environment)
             keep_settings(folder / folder_name(label), kept)
         return in_words({label: own['nenv'] for label, own in self.settings.items()}) + why
+
+    @property
+    def length(self) -> int | None:
+        """The steps or updates of each run, where all have the same; None: they differ, or are the defaults."""
+        lengths = {own.get(algorithms.length_of(own['alg'], own)) for own in self.settings.values()}
+        return lengths.pop() if len(lengths) == 1 else None
 
     def scale(self, progress: bool) -> Scale:
         """Return the scale for normalized scores; let a random policy play if the table does not have it.

@@ -36,7 +36,7 @@ class Comparison:
     Attributes:
         folder: has ``report.html``, ``curves.png``, ``scores.png``, ``scores.csv``, and a folder for each label.
         environment: its name.
-        train_steps: the steps of each run; None: as in the defaults of each algorithm.
+        train_steps: the steps of each run, or its updates on a dataset; None: they differ, or are the defaults.
         scores: by label, the score of each seed.
     """
 
@@ -134,7 +134,10 @@ class Comparison:
             kept = settings_in(self.folder / folder_name(label)).items()
             told = ', '.join(f'{name}={value!r}' for name, value in kept if value is not None)
             settings += f'<li><b>{html.escape(label)}</b>: {html.escape(told)}</li>'
-        steps = 'the steps of each algorithm’s defaults' if self.train_steps is None else f'{self.train_steps:,} steps'
+        from_data = any('dataset' in settings_in(self.folder / folder_name(label)) for label in self.scores)
+        unit = 'updates' if from_data else 'steps'
+        steps = f'the {unit} that each has (see below, or its defaults)'
+        steps = steps if self.train_steps is None else f'{self.train_steps:,} {unit}'
         return (
             f'<h1>{html.escape(self.title)}</h1>{Table("", _COLUMNS, self.table).html("")}'
             f'<p>Scores are mean returns of tests without exploration after {steps} of training. IQM: interquartile '

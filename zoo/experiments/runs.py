@@ -392,9 +392,24 @@ def _differing(runs: Sequence[Run]) -> list[list[str]]:
         groups.setdefault((run.algorithm, run.environment), []).append(run)
     differ = {}
     for kind, group in groups.items():
-        names = dict.fromkeys(name for run in group for name in run.settings if name not in _ASIDE)
-        differ[kind] = [name for name in names if len({str(run.settings.get(name)) for run in group}) > 1]
-    return [[f'{name}={run.settings.get(name)}' for name in differ[run.algorithm, run.environment]] for run in runs]
+        settings = [_told(run) for run in group]
+        of_env = {name for run in group for name in run.config.get('made_with') or ()}
+        names = dict.fromkeys(name for own in settings for name in own if name not in _ASIDE)
+        differ[kind] = [
+            name
+            for name in names
+            # What a program made does not say the arguments of build_env.
+            if len({str(own.get(name)) for own in settings if name not in of_env or 'made_by' not in own}) > 1
+        ]
+    return [
+        [f'{name}={x}' for name, x in _told(run).items() if name in differ[run.algorithm, run.environment]]
+        for run in runs
+    ]
+
+
+def _told(run: Run) -> dict[str, Any]:
+    """Return the settings of a run, with what it began from and what made its environment."""
+    return run.settings | {name: run.config[name] for name in ('start_from', 'made_by') if run.config.get(name)}
 
 
 def _runs_in(folder: Path) -> Iterator[Run]:

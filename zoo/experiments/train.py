@@ -23,6 +23,7 @@ from zoo.common.tools import habits
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable
+from zoo.common.tools.identity import identity
 from zoo.common.tools.params import Param, above, refusal
 from zoo.common.tools.printing import say
 from zoo.common.training import checkpoint
@@ -178,10 +179,11 @@ def train(
             from zoo.algorithms.base.learning import refuse_unread_with_data
 
             refuse_unread_with_data(cls.loop, params)
-        saved = alg_params.get('log_std_init')
-        if source is not None and params.get('log_std_init', saved) != saved:
-            told = "log_std_init is where a new agent's σ begins, but start_from takes the σ that was learned"
-            raise InvalidValue(f'{told}: leave it out.')
+        for name in ('log_std_init', 'noisy_std'):
+            saved = alg_params.get(name)
+            if source is not None and params.get(name, saved) != saved:
+                told = f"{name} is where a new agent's σ begins, but start_from takes the σ that was learned"
+                raise InvalidValue(f'{told}: leave it out.')
         fit_exploration(cls, alg_params, params)
         for name, value in params.items():
             (alg_params if name in alg_params else learn_params)[name] = value
@@ -398,7 +400,7 @@ def _check_lengths(cls: Any, params: Mapping[str, Any]) -> None:
 
 
 def plain_settings(value: Any) -> Any:
-    """Return a setting as JSON data, with names for objects that JSON cannot hold."""
+    """Return a setting as JSON data; objects that JSON cannot hold become their :func:`identity`."""
     value = schedule_to_json(value)
     if isinstance(value, Dataset | os.PathLike):
         return described(value)
@@ -409,7 +411,12 @@ def plain_settings(value: Any) -> Any:
     try:
         return jsonable(value)
     except TypeError:
-        return getattr(value, '__name__', type(value).__name__)
+        return identity(value)
+
+
+def kept_environment(env_id: Any) -> dict[str, str]:
+    """Return the setting that tells environments of one name apart: what a function makes. Empty for other kinds."""
+    return {} if isinstance(env_id, str | type) else {'env_id': identity(env_id)}
 
 
 @contextlib.contextmanager

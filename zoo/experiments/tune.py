@@ -29,7 +29,7 @@ from zoo.experiments import workers
 from zoo.experiments.results import UNLEARNED, keep_settings
 from zoo.experiments.runs import runs_folder
 from zoo.experiments.search_space import Choice, space_of
-from zoo.experiments.train import copies_for, kept_defaults, train
+from zoo.experiments.train import copies_for, kept_defaults, kept_environment, train
 
 SAMPLERS = ('tpe', 'random')
 PRUNERS = ('median', 'halving', 'none')
@@ -212,7 +212,9 @@ def tune(
         settings = {'alg': alg, 'search': told, 'test_episodes': test_episodes, 'fixed': fixed}
         settings |= {'seeds': seeds} if seeds > 1 else {}
         settings |= kept_defaults(alg, env_type, environment)
-        keep_settings(folder, settings | {'environment': environment, 'env_type': env_type}, 'a study')
+        keep_settings(
+            folder, settings | {'environment': environment, 'env_type': env_type} | kept_environment(env_id), 'a study'
+        )
         study = open_study(folder, sampler, pruner, seed)
         for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):  # interrupted
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)

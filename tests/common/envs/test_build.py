@@ -1289,3 +1289,20 @@ def test_an_environment_that_takes_no_attribute_has_no_record():
 
     env = build_env(Closed)
     assert about(env).name == 'Closed' and about(env).type is None
+
+
+def test_an_environment_that_is_built_again_has_its_own_state_of_the_shaping():
+    class Count:
+        calls = 0
+
+        def __call__(self, reward: float) -> float:
+            self.calls += 1
+            return reward
+
+    env = build_env('CartPole-v1', reward_shaping=(own := Count()))
+    twin = about(env).rebuild(seed=0)
+    twin.reset()
+    twin.step(0)
+    assert own.calls == 0 and about(env).made_by.startswith('CartPole-v1 ')
+    assert about(env).made_by != about(build_env('CartPole-v1', reward_shaping=lambda r: -r)).made_by
+    assert about(build_env('CartPole-v1')).made_by is None

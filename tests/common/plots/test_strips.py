@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+import zoo
 from zoo.common.envs.answers import LIFE_LOST
 from zoo.common.plots import evaluation_strip
 
@@ -74,6 +75,12 @@ def test_moments_from_the_first_to_the_last(tmp_path):
     assert figure.texts[0].get_text() == 'One on Steps: return 5 in 10 steps'
     content = (tmp_path / 'new/strip.png').read_bytes()
     assert struct.unpack('>I', content[16:20])[0] == 1050
+
+
+def test_returns_are_the_environments_own():
+    env = zoo.build_env(Steps, length=4, reward_shaping=lambda reward: -10.0 * reward)
+    figure = evaluation_strip(None, One(), env, pictures=3)
+    assert [text for _, text in shown(figure)] == ['start\n', 'step 2\nreturn 1', 'step 4\nreturn 2']
 
 
 def test_a_long_episode_is_spread_evenly_and_not_kept_as_a_whole():

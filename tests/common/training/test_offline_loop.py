@@ -211,6 +211,16 @@ class TestGoingOnInTheEnvironment:
         assert (agent.steps, agent.data_steps) == (22, 2)
         assert agent.updates == 2 + 9  # after 12 new steps, one for each of the others
 
+    @pytest.mark.parametrize(('epsilon', 'told'), [(0.5, True), (0.05, False)])
+    def test_says_that_it_begins_with_random_actions(self, path, caplog, epsilon, told):
+        source = written(Path(path).with_name('choices.npz'), SPACE, CHOICE, None, episodes(CHOICE)).path
+        agent, env = made('DQN', CHOICE, epsilon=epsilon), Still()
+        env.action_space = CHOICE
+        agent.learn(None, dataset=source, train_updates=2, batch_size=4, run_dir=False, verbose=0)
+        for _ in range(2):  # once: the second call goes on from the environment
+            agent.learn(env, train_steps=20, explore_steps=5, batch_size=4, buffer_size=50, run_dir=False, verbose=0)
+        assert caplog.text.count('begins with random actions, although the agent has learned from data') == told
+
     def test_draws_the_asked_share_from_the_recording(self, path, monkeypatch):
         agent, drawn = made(), []
         update_on = type(agent).update_on

@@ -334,6 +334,7 @@ def _train(
                 check_continued(folder, agent.steps)
             known = About(env_name or '') if env is None else about(env)
             of_env = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
+            of_env |= {} if known.made_by is None else {'made_by': known.made_by}
             own = known.defaults.get(type(agent).__name__)
             # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
             before = _config_in(folder) if settings.resume or agent.steps else {}
@@ -366,6 +367,7 @@ def _train(
             render=render,
             plot_func=plot_func,
             callbacks=callbacks,
+            learn_params={'seed': asked, **written},
             run_dir=folder,
             env_seed=env_seed,
             log_every=settings.log_every,

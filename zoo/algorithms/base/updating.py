@@ -108,12 +108,16 @@ class Updating:
 
     # Many updates in one compiled call
 
+    def see_rewards(self, rewards: np.ndarray) -> None:
+        """Look at rewards of any shape before they are learned from; an algorithm may warn of them."""
+
     def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
         """Make ``K`` updates in one compiled call, on batches with fields ``[K, …]``; return the last one's metrics."""
         for optimizer in self.optimizers.values():
             optimizer.set_progress(self.progress)
         if not self.fused.traces:
             self.announce(self.observations_at_once(batches), 3)  # one of them is a target's
+        self.see_rewards(batches.reward)
         phase = self.updates % self.phases
         self.updates += len(batches.reward)
         result = self.fused(batches, static=(phase,))

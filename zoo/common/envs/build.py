@@ -28,6 +28,7 @@ arrays ``[nenv]`` in ``info['final_info']['episode']`` for a ``VectorEnv``. A ``
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import math
 from collections.abc import Callable
@@ -127,8 +128,9 @@ def build_env(
             ``'envpool'`` run in EnvPool's threads, unless ``'sync'`` or ``'async'`` is given. With ``nenv=1`` the
             environment is a plain ``Env``, whatever is given here.
         seed: the seed of the first copy and of the action space, an integer of at least 0, or None for a random one.
-        reward_shaping: a function of one reward that returns a finite number, which training sees. The unshaped return
-            of each episode is in ``info['episode']``, see the docstring of the module.
+        reward_shaping: a function of one reward that returns a finite number, which training sees. Copies in one
+            process share it; tests have a copy of it. The unshaped return of each episode is in ``info['episode']``,
+            see the docstring of the module.
         nenv: the number of copies.
         **kwargs: passed to ``gymnasium.make``, the class or the function: ``render_mode``, ``continuous``, ….
             Three arguments work for every environment, unless it has an argument of that name itself.
@@ -194,7 +196,7 @@ def _registration(env_id: Any) -> EnvSpec | None:
     return registered.find_spec(env_id, 'gymnasium')  # with the class itself, which another process cannot import
 
 
-def _rebuild(known: EnvSpec | None, again: Callable[..., Any], seed: int | None = 0, **changes: Any) -> Any:
+def _rebuild(known: EnvSpec | None, again: partial[Any], seed: int | None = 0, **changes: Any) -> Any:
     """Build an environment again, in this process or in one where its name is not registered yet."""
     if known is not None:
         from gymnasium.envs.registration import registry
@@ -205,7 +207,10 @@ def _rebuild(known: EnvSpec | None, again: Callable[..., Any], seed: int | None 
             registered.find_spec(known.id, 'gymnasium')
         except (ValueError, ImportError):
             registry[known.id] = known
-    return again(seed=seed, **changes)
+    shaping = again.keywords['reward_shaping']
+    with contextlib.suppress(Exception):  # what cannot be copied is shared
+        shaping = copy.deepcopy(shaping)  # a state of its own, so that tests change nothing of a training
+    return again(seed=seed, **{'reward_shaping': shaping, **changes})
 
 
 def _is_pure(env_id: Any) -> bool:

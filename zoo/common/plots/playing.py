@@ -51,11 +51,14 @@ def moments(agent: Plays, env: Env, seed: int | None, max_steps: int, determinis
     """
     observation, _ = env.reset(seed=seed)
     state, total, ended = agent.initial_state(), 0.0, False
+    unshaped = env.has_wrapper_attr('return_so_far')  # where reward_shaping changes rewards
     yield Moment(0, total, _picture(env), ended)
     for step in range(1, max_steps + 1):
         action, state = agent.predict(observation, deterministic, state)
         observation, reward, terminated, truncated, info = env.step(action)
         total, ended = total + float(reward), bool(terminated or truncated)
+        if unshaped:
+            total = env.get_wrapper_attr('return_so_far')
         if ended and info.get(LIFE_LOST):
             observation, _ = env.reset()
             state, ended = agent.initial_state(), False

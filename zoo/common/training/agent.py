@@ -137,6 +137,9 @@ class Learns(Acts, Protocol):
     def take(self, result: np.ndarray) -> dict[str, float]:
         """Act with the weights in the result of a compiled update; return its metrics by name."""
 
+    def see_rewards(self, rewards: np.ndarray) -> None:
+        """Look at rewards of any shape before they are learned from; an algorithm may warn of them."""
+
     def update_on(self, batches: Batch | SequenceBatch) -> dict[str, float]:
         """Make ``K`` updates in one compiled call; return the metrics of the last one.
 

@@ -55,7 +55,9 @@ def learn_compiled(
         ring.written += count
         if int(bad) < count:
             experience.refuse_not_finite(int(bad))
-        experience.report(training, np.array(reward)[:count], np.array(done)[:count])
+        rewards = np.array(reward)[:count]
+        agent.see_rewards(rewards)
+        experience.report(training, rewards, np.array(done)[:count])
         made = int(made)
         agent.updates += made
         metrics = agent.take(result.numpy())

@@ -14,6 +14,7 @@ from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight
 from zoo.common.replay.mixed import MixedReplay
 from zoo.common.replay.replay import Replay
+from zoo.common.schedules import value_at
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.params import at_least, between
 from zoo.common.training.agent import Agent, Loop
@@ -78,6 +79,22 @@ def _asynchronous(
         training.updated(experience.improve(training, horizon))
 
 
+#: The probability of a random action from which on a warning says that an agent forgets to act as the data do.
+MUCH_AT_RANDOM = 0.2
+
+
+def _tell_of_random_actions(training: Training) -> None:
+    """Warn of an agent that has learned from data, and begins in the environment with random actions."""
+    agent = training.agent
+    epsilon = getattr(agent.behavior, 'epsilon', 0.0)
+    if agent.data_steps and agent.steps == agent.data_steps and value_at(epsilon, 0.0) >= MUCH_AT_RANDOM:
+        training.warn(
+            'epsilon=%s begins with random actions, although the agent has learned from data: make the agent with '
+            'epsilon=0.05 if it shall begin with what it has learned.',
+            epsilon,
+        )
+
+
 def _off_policy(
     training: Training,
     experience: Steps,
@@ -115,6 +132,7 @@ def _off_policy(
 ) -> None:
     """Take steps, store them, and update on samples of the replay buffer."""
     agent = training.agent
+    _tell_of_random_actions(training)
     updates = updates_in_call(update_every, updates)
     _check_share(experience, recorded, recorded_share, her, batch_size)
     if isinstance(experience, Collection) and experience.is_compiled:

@@ -47,7 +47,7 @@ class Training:
     the last one, even after an error; ``logged(training, metrics)`` for each row that a callback writes.
 
     Attributes:
-        agent, run_dir, checkpoint_every: as given.
+        agent, run_dir, checkpoint_every, callbacks, learn_params: as given.
         steps: environment steps of this call so far, summed over copies, or updates on a dataset; a resumed call goes
             on from the steps of the interrupted one. ``train_steps`` is the end.
         returns, episode_steps: the return of each episode that ended in this call, and the step count at its end, as
@@ -62,6 +62,7 @@ class Training:
 
     Args:
         agent, env, train_steps, render, plot_func, callbacks: as for ``learn``.
+        learn_params: the parameters of this call of ``learn``, with its seed, as plain data.
         run_dir: where to write; None writes nothing.
         env_seed: of the first episodes.
         log_every: steps between rows; None makes some 200 rows in all.
@@ -84,6 +85,7 @@ class Training:
         render: bool = False,
         plot_func: Callable[[Sequence[float]], Any] | None = None,
         callbacks: Iterable[Callable[[Training], bool | None]] = (),
+        learn_params: Mapping[str, Any] | None = None,
         run_dir: Path | None = None,
         env_seed: int | None = None,
         log_every: int | None = None,
@@ -100,6 +102,7 @@ class Training:
         self.agent = agent
         self.goals = goals
         self.train_steps = train_steps
+        self.learn_params = dict(learn_params or {})
         self.env = env
         self._stepped = env if experience is None else None
         if experience is None:
@@ -120,9 +123,9 @@ class Training:
         self._tests: list[tuple[int, float]] = []
         self._told_of_ends = False
         self._plot_func = plot_func
-        self._callbacks = tuple(callbacks)
+        self.callbacks = tuple(callbacks)
         # Callbacks with `every`: the step at which each is due, and the step at which it was called last.
-        self._timed = [callback for callback in self._callbacks if getattr(callback, 'every', None) is not None]
+        self._timed = [callback for callback in self.callbacks if getattr(callback, 'every', None) is not None]
         self._due = [self._after(start, callback) for callback in self._timed]
         self._called = [start for _ in self._timed]
         self._next_due = min(self._due, default=math.inf)
@@ -185,7 +188,7 @@ class Training:
         """Run ``loop`` to its end, and close everything even after an error."""
         with claims.training_in(self._stepped), contextlib.ExitStack() as ends:
             try:
-                for callback in self._callbacks:
+                for callback in self.callbacks:
                     if hasattr(callback, 'begin'):
                         callback.begin(self)
                     if hasattr(callback, 'end'):
@@ -295,7 +298,7 @@ class Training:
         self._logger.log(self.agent.steps, metrics)
         if 'test/return' in metrics:
             self._tests.append((self.steps, metrics['test/return']))
-        for callback in self._callbacks:
+        for callback in self.callbacks:
             if hasattr(callback, 'logged'):
                 callback.logged(self, metrics)
 
@@ -371,7 +374,7 @@ class Training:
             self._monitor.flush()
         if self._plot_func is not None:
             self._plot_func(self.returns)
-        for callback in self._callbacks:
+        for callback in self.callbacks:
             if getattr(callback, 'every', None) is None:
                 self._call(callback)
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from zoo.common import spaces
+from zoo.common.tools.identity import OF_ONE_PROCESS, settings_of
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.layout import Role
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 _LONGEST = 80
 _NAME = 'built'
 # What may differ: recorded episodes, which each rank reads from its own disk; the seed of initial weights, which
-# learner 0 sends; names that Keras counts up in each process.
+# learner 0 sends.
 _OWN = ('recorded', 'seed')
-_KERAS = ('name', 'module', 'registered_name', 'build_config', 'shared_object_id', 'seed')
 
 
 def record(agent: Agent, plan: Plan) -> dict[str, str]:
@@ -49,7 +49,7 @@ def record(agent: Agent, plan: Plan) -> dict[str, str]:
         for name, entry, given in zip(names, entries, objects, strict=True):
             parts = entry if isinstance(entry, dict) else {'torso': entry}
             if not isinstance(given, (str, dict)):
-                parts |= {'settings': _settings(given)}
+                parts |= {'settings': settings_of(given)}
             texts |= {f'{key} of the {kind} {name!r}': _text(x) for key, x in parts.items() if key not in _OWN}
     for name, network in agent.networks.items():
         weights = [f'{"×".join(map(str, v.shape))} {getattr(v.dtype, "name", v.dtype)}' for v in network.variables]
@@ -94,18 +94,6 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _settings(given: Any) -> Any:
-    """Return the kind and the settings of what a user has made, with its layers, as far as Keras knows them."""
-    inner = getattr(given, 'layers', None)
-    if isinstance(inner, Iterable):
-        return [type(given).__name__, *map(_settings, inner)]
-    try:
-        settings = given.get_config()
-    except Exception:  # it has none
-        return [type(given).__name__]
-    return [type(given).__name__, {key: x for key, x in settings.items() if 'initializer' not in key}]
-
-
 def _shortened(text: str) -> str:
     """Return a text; in place of a long one ``#`` and its digest."""
     return text if len(text) <= _LONGEST else f'#{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}'
@@ -127,7 +115,7 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(value[key]) for key in sorted(value, key=str) if key not in _KERAS}
+        return {str(key): _plain(value[key]) for key in sorted(value, key=str) if key not in OF_ONE_PROCESS}
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return getattr(value, '__qualname__', type(value).__qualname__)

@@ -29,6 +29,11 @@ class RecordEpisode(gymnasium.Wrapper):
         self._name = name
         self._return, self._length = 0.0, 0
 
+    @property
+    def return_so_far(self) -> float:
+        """The unshaped return of the episode that is under way."""
+        return self._return
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self._return, self._length = 0.0, 0
         return self.env.reset(seed=seed, options=options)
