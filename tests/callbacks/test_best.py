@@ -301,3 +301,17 @@ def test_its_file_says_how_it_tested():
     assert found == {'every': 1500, 'episodes': 2, 'seed': 0, 'stop_at': 1e6, 'share': 0.5, 'retest': 3}
     made = KeepBest.of_run(zoo.open_run('last').path)
     assert made is not None and (made.every, made.episodes, made.stop_at, made.share) == (1500, 2, 1e6, 0.5)
+
+
+def test_what_is_built_once_takes_no_time_from_the_tests(monkeypatch):
+    """Building the environment and compiling the first action may take longer than all tests may."""
+    open_environment = KeepBest.open_environment
+
+    def slowly(self: KeepBest, training: Any) -> None:
+        if self._own is None:
+            time.sleep(1.5)
+        open_environment(self, training)
+
+    monkeypatch.setattr(KeepBest, 'open_environment', slowly)
+    _, result = zoo.train('DQN', Draws, evaluate=KeepBest(every=500), **LEARNS | {'train_steps': 2000})
+    assert len(zoo.open_run(result.run_dir).tests) >= 3

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import zoo
+from zoo.callbacks import Evaluate
 from zoo.cli import main
 from zoo.common.schedules import Linear
 
@@ -301,3 +303,27 @@ def test_the_seed_fixes_the_first_weights_of_specs_in_net_list():
     weights = [agent.trainable_variables[0].numpy() for agent in (first, same, other)]
     np.testing.assert_array_equal(weights[0], weights[1])
     assert not np.array_equal(weights[0], weights[2])
+
+
+def test_a_resumed_run_says_which_callbacks_it_goes_on_without(capsys):
+    def mine(training: Any) -> None:
+        """Do nothing."""
+
+    few = {'run_dir': 'runs/first', 'callbacks': [mine, Evaluate(every=32, episodes=1)]}
+    zoo.train(**PPO, train_steps=64, **few)
+    zoo.resume('first', train_steps=128, verbose=0)
+    assert 'first goes on without mine, Evaluate: a program gives its callbacks again' in capsys.readouterr().err
+    zoo.resume('first', train_steps=192, verbose=0, callbacks=few['callbacks'])
+    assert 'goes on without' not in capsys.readouterr().err
+
+
+def test_a_run_that_is_being_trained_says_so_and_is_not_resumed(capsys):
+    def look(training: Any) -> None:
+        assert main(['list', 'runs']) == main(['show', 'first']) == 0
+        with pytest.raises(ValueError, match='first is being trained now: wait until that has ended'):
+            zoo.resume('first', train_steps=999)
+
+    zoo.train(**PPO, train_steps=64, run_dir='runs/first', callbacks=[look])
+    told = capsys.readouterr().out
+    assert 'of 64, training now' in told and '0 steps; it is being trained now' in told
+    assert not zoo.open_run('first').is_training

@@ -127,7 +127,7 @@ def test_a_run_can_be_read_loaded_and_played_again():
     env = run.build_env(nenv=1)
     played = run.load().learn(env, 'test', test_episodes=3)
     assert played.lengths == [7, 7, 7] and env.spec.max_episode_steps == 7
-    with pytest.raises(ValueError, match='has no best agent: tests keep one in trainings of 2,000 steps'):
+    with pytest.raises(ValueError, match='has no best agent: tests keep one, in trainings of 2,000 steps'):
         run.load(best=True)
     with pytest.raises(ValueError, match=f'{run.name} has no best agent'):
         zoo.open_run(f'{run.name}/best')

@@ -27,7 +27,7 @@ log = logging.getLogger('zoo')
 
 
 class C51(DQN):
-    """Categorical DQN for ``Discrete`` actions: the probabilities of returns on ``atoms`` points."""
+    """Categorical DQN for ``Discrete`` actions: the probabilities of returns at fixed points, the atoms."""
 
     numbers = 'atoms'
     unused = ('kappa',)

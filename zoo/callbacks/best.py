@@ -231,13 +231,17 @@ class KeepBest(Evaluate):
 
     def _test(self, training: Training, stream: str) -> TestResult | None:
         """Play a few episodes, and then as many as there is time for; None if there is no time for a few."""
-        seconds, until = self._affordable(training, _BEFORE)
-        if seconds <= 0:
+        if self._affordable(training, _BEFORE)[0] <= 0:
             return None
-        began, few = time.perf_counter(), min(_EPISODES, self.episodes)
-        until = min(until, began + 2 * seconds)  # episodes may be longer than thought
+        began, new = time.perf_counter(), self._step is None
         self.open_environment(training)
         training.agent.forward.refresh()
+        if new and self.share is not None:
+            self._count(training, 0.0)
+            self._spent -= time.perf_counter() - began  # it is built and compiled once, and a test is not to pay for it
+        seconds, until = self._affordable(training, _BEFORE)
+        began, few = time.perf_counter(), min(_EPISODES, self.episodes)
+        until = min(until, began + 2 * seconds)  # episodes may be longer than thought
         if self._count(training, seconds) < few:
             return None
         result = self._play(training, few, stream, until)

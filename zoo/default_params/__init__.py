@@ -184,7 +184,7 @@ def defaults_in(
         from zoo.common.networks.spec import check_recurrent
 
         check_recurrent(recurrent, 'call_default_params')
-        cls.check_recurrent(f'recurrent={recurrent!r}: what is asked for')
+        cls.check_recurrent(f'the network of recurrent={recurrent!r}')
 
     merged = _merged(_table(alg), env_type, env_id, recurrent)
     if recurrent is not None:  # recurrent policies have no state-dependent exploration

@@ -20,7 +20,9 @@ from zoo.distributed.jobs import launch
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
-    parser = argparse.ArgumentParser(prog='python -m zoo.distributed.run', description=__doc__.partition('\n')[0])
+    parser = argparse.ArgumentParser(
+        prog='python -m zoo.distributed.run', description=__doc__.partition('\n')[0].replace('``', '')
+    )
     parser.add_argument('-np', type=int, required=True, metavar='N', help='the number of ranks')
     parser.add_argument('--timeout', type=float, metavar='S', help='fail after so many seconds')
     parser.add_argument('script', help='the Python program that every rank runs')
@@ -28,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.np < 1:
         parser.error(f'-np {options.np}: give 1 or more.')
+    if Path(options.script).name.startswith('python') and options.args[:1] and Path(options.args[0]).is_file():
+        parser.error(f'leave out {options.script}: -np {options.np} {options.args[0]}.')
     if not Path(options.script).is_file():
         parser.error(f'there is no file {options.script!r}.')
     for number in (signal.SIGTERM, signal.SIGHUP):

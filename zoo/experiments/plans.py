@@ -126,7 +126,7 @@ def _share_copies(settings: Mapping[str, dict[str, Any]], env_type: str, env_id:
     told = ' The runs that are there have as many.' if kept else ''
     if not kept and len(set(defaults.values())) > 1:
         meant = ', '.join(f'{label} {count}' for label, count in defaults.items())
-        told = f' It is the largest default ({meant}); nenv sets another one.'
+        told = f' It is the largest default ({meant}); nenv (--nenv) sets another one.'
     with_actors = [label for label in settings if label not in defaults]
     return told + (f' Each actor of {", ".join(with_actors)} has so many.' if with_actors else '')
 

@@ -19,6 +19,7 @@ from zoo.agents import Card
 from zoo.agents.finding import card_of, named
 from zoo.common.tools.errors import InvalidType, InvalidValue, nearest
 from zoo.common.tools.files import as_path
+from zoo.common.tools.processes import is_in_use
 from zoo.common.training import hub
 
 if TYPE_CHECKING:
@@ -199,8 +200,15 @@ class Run:
 
         return retested_in(self.path)
 
+    @property
+    def is_training(self) -> bool:
+        """Whether a process of this machine trains it now."""
+        return is_in_use(self.path)
+
     def check_resumable(self) -> None:
-        """Refuse a trained agent of zoo, which lacks the state of its training, and an agent on the hub."""
+        """Refuse a run that is under way, a trained agent of zoo without the state of its training, one on the hub."""
+        if self.is_training:
+            raise InvalidValue(f'{self.name} is being trained now: wait until that has ended, or interrupt it there.')
         if self.source is not None:
             told = f'{self.name} is on the hub, and a training goes on in its own folder: begin a new one with it'
             raise InvalidValue(f'{told}, start_from={self.source!r}.', shell=f'{told}, --from {self.source}.')
@@ -273,8 +281,8 @@ class Run:
             raise InvalidValue(
                 f'{told} (a class of the program, a lambda, an object, or with reward_shaping): build it there, and '
                 'give it to the learn of zoo.load(run).',
-                shell=f'{told}: put its class into a module, {self.environment.lower()}.py, and train in that, or test '
-                'the agent in the program.',
+                shell=f'{told}: train in its class, by the name module:Class and with --env-set for its arguments, or '
+                'test the agent in the program.',
             )
         if self.source is not None and ':' in str(made_with.get('env_id')):
             raise InvalidValue(
@@ -285,8 +293,11 @@ class Run:
 
 
 def _without_best(name: str) -> InvalidValue:
-    told = f'{name} has no best agent: tests keep one in trainings of 2,000 steps or more'
-    return InvalidValue(f'{told}, zoo.train(evaluate=True).', shell=f'{told}, without --no-evaluate.')
+    told = f'{name} has no best agent: tests keep one, in trainings of 2,000 steps or more that have time for them'
+    return InvalidValue(
+        f'{told}; evaluate=KeepBest(every=…, share=None) makes every test.',
+        shell=f'{told}; --evaluate STEPS makes every test.',
+    )
 
 
 def open_run(run: str | os.PathLike[str] | Run) -> Run:
@@ -353,7 +364,7 @@ def list_runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
 
 
 def plot_runs(runs: Sequence[Run | str | os.PathLike[str]], path: str | os.PathLike[str] | None = None) -> Figure:
-    """Draw the learning curves of runs; runs that differ only in their seeds become a median in a band.
+    """Draw the learning curves of runs; runs that differ only in their seeds are drawn as their median, with a band.
 
     Args:
         runs: runs, as :func:`open_run` takes them. If runs of one algorithm in one environment have different settings,

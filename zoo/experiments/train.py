@@ -295,8 +295,22 @@ def resume(
     evaluate = own is not None if evaluate is None else evaluate
     with _closing(built):
         callbacks = _with_tests(callbacks, evaluate, found.path, own)
+        _tell_of_callbacks(found, callbacks)
         result = agent.learn(env, 'train', callbacks=callbacks, plot_func=plot_func, **learn_params)
     return Trained(agent, result)
+
+
+def _tell_of_callbacks(run: Run, callbacks: Any) -> None:
+    """Say which callbacks of a run are not called any more, since only a program can give them."""
+    given = {getattr(callback, '__name__', type(callback).__name__) for callback in callbacks}
+    before = list(run.config.get('callbacks') or ())
+    tested = (run.path / 'evaluations.csv').exists()
+    if tested and KeepBest.of_run(run.path) is None and not {'Evaluate', 'KeepBest'} & given:
+        before.append('Evaluate')
+    missing = ', '.join(name for name in dict.fromkeys(before) if name not in given)
+    if missing:
+        told = f'{run.name} goes on without {missing}'
+        say(f'{told}: a program gives its callbacks again, zoo.resume(…, callbacks=[…]).')
 
 
 def _refuse_changes(run: Run, changes: Mapping[str, Any]) -> None:

@@ -237,7 +237,7 @@ def tune(
             if progress:
                 best = read(folder, alg, environment).best
                 so_far = 'no score yet' if best is None else f'the best score is {best.score:.4g}'
-                say(f'{task.name} has ended: {so_far if reason is None else reason}')
+                say(f'{task.name} has ended: {reason}' if reason else f'a trial has ended: {so_far}')
 
         began = (lambda task: say(f'{task.name} begins')) if progress else (lambda _: None)
         workers.run(tasks, jobs or workers.cores(), began, ended)

@@ -586,3 +586,48 @@ def test_the_old_interface_without_a_seed():
 def test_the_old_interface(capsys):
     assert 'the old gym interface' in advice(Old, capsys)
     assert 'the old gym interface' in advice(Old(), capsys)
+
+
+class Masked(gymnasium.Env):
+    """A mask in ``info`` for some steps."""
+
+    observation_space = Box(0.0, 1.0, (2,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, steps: int = 10**9) -> None:
+        self.steps = steps
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(2, np.float32), {'action_mask': np.array([1, 1], np.int8)}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        info = {'action_mask': np.array([0, 1], np.int8)} if self.t <= self.steps else {}
+        return np.zeros(2, np.float32), 0.0, self.t == 30, False, info
+
+
+class WithMethod(Masked):
+    """A mask in a method, as sb3-contrib takes it."""
+
+    def action_masks(self) -> np.ndarray:
+        return np.array([True, True])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0], {}
+
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:4], {}
+
+
+def test_a_mask_that_is_missing_later_is_a_problem():
+    assert check_env(Masked()) == []
+    (told,) = check_env(Masked(5))
+    assert "info['action_mask'] is missing, but was there before" in told and 'step 6' in told
+
+
+def test_a_method_that_gives_masks_is_told_of(capsys):
+    assert check_env(WithMethod()) == []
+    told = capsys.readouterr().out
+    assert 'it has a method action_masks(), which nothing here calls' in told

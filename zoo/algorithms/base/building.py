@@ -37,7 +37,8 @@ def entries(
     """
     listed = ', '.join(names)
     if given is not None and not isinstance(given, list | tuple):
-        raise InvalidValue(f'{what} is {a_type(given)}: give a list with an entry for each of {listed}{hint}.')
+        entries = 'an entry for each of ' if len(names) > 1 else 'one entry, for '
+        raise InvalidValue(f'{what} is {a_type(given)}: give a list with {entries}{listed}{hint}.')
     found = [default] * len(names) if given is None else list(given)
     if len(found) != len(names):
         hint = hint if len(found) < len(names) else ''

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +14,10 @@ from gymnasium import Env
 from gymnasium.vector import VectorEnv
 
 from zoo.algorithms.base import building
+from zoo.algorithms.base.noting import note
+from zoo.common.adaptors.observation import ACTION_MASK
 from zoo.common.datasets.opening import described, name_of, named, opened
-from zoo.common.envs.about import About, about
+from zoo.common.envs.about import about
 from zoo.common.envs.goals import Goals
 from zoo.common.envs.vector import SAMPLE_TIMEOUT, limit_samples
 from zoo.common.records import TestResult, TrainingResult
@@ -24,7 +25,6 @@ from zoo.common.replay.replay import check_capacity
 from zoo.common.tools import params, seeding
 from zoo.common.tools.checks import is_integer, takes, whole
 from zoo.common.tools.errors import InvalidValue, a_type, unknown
-from zoo.common.tools.files import jsonable, write_json
 from zoo.common.tools.habits import renamed
 from zoo.common.tools.params import above, at_least, between
 from zoo.common.tools.processes import alone_in
@@ -240,37 +240,10 @@ def check_environment(agent: Agent, env: Any, method: str, arguments: str) -> No
         raise InvalidValue(f'{method} needs {what}: agent.{method}(env, {arguments}) with env from build_env.')
     wrong = mismatch(agent, env)
     if wrong is not None:
-        raise InvalidValue(f"the environment's {wrong}: make an agent for this environment with call_default_params.")
-
-
-def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
-    """Give the arguments that build the environment again, or None if they are not plain data."""
-    try:
-        return jsonable(about(env).arguments)
-    except TypeError:
-        return None
-
-
-def _config_in(folder: Path) -> dict[str, Any]:
-    """Give what is written of the run in a folder, or nothing."""
-    try:
-        found = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _steering(callbacks: Iterable[Any]) -> list[str]:
-    """Name the callbacks that may end or change the training, as far as zoo knows."""
-    steering = [callback for callback in callbacks if getattr(callback, 'steers', True)]
-    return [getattr(callback, '__name__', type(callback).__name__) for callback in steering]
-
-
-def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name the parameters with which a resumed training learns otherwise than its run did before."""
-    aside = {'verbose', 'progress_bar', 'resume', 'train_steps', 'log_every', 'checkpoint_every', 'checkpoint_buffer'}
-    now = json.loads(json.dumps(jsonable(now)))
-    return [name for name in now if name in before and name not in aside and now[name] != before[name]]
+        other = 'make an agent for this environment with call_default_params'
+        if ACTION_MASK in wrong and about(env).type is None:
+            other = 'build_env(…) makes the mask in info a part of the observation'
+        raise InvalidValue(f"the environment's {wrong}: {other}.")
 
 
 def _draw(seed: int, stream: str) -> int:
@@ -332,30 +305,17 @@ def _train(
         with alone_in(folder):
             if not settings.resume:
                 check_continued(folder, agent.steps)
-            known = About(env_name or '') if env is None else about(env)
-            of_env = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
-            of_env |= {} if known.made_by is None else {'made_by': known.made_by}
-            own = known.defaults.get(type(agent).__name__)
-            # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
-            before = _config_in(folder) if settings.resume or agent.steps else {}
-            calls = [*before.get('calls', ()), [agent.steps, settings.train_steps]]
-            steering = dict.fromkeys([*before.get('callbacks', ()), *_steering(callbacks)])
-            begun = before.get('seed') if settings.resume else seed
-            if begun != asked and asked is not None:
-                log.warning('seed=%s changes nothing: the training goes on with its own random numbers.', asked)
-            done = (agent.loop_state or {}).get('steps', 0) if settings.resume else 0
-            end = agent.steps - done + settings.train_steps
-            learned = {'seed': begun, 'calls': calls, 'end': end, 'callbacks': list(steering), 'learn_params': written}
-            own = before.get('own_defaults') if own is None else own
-            learned |= {} if own is None else {'own_defaults': own}
-            learned |= {name: before[name] for name in ('start_from', 'resumed_with', 'inexact') if name in before}
-            changed = _changed(before.get('learn_params') or {}, written) if settings.resume else []
-            if changed:
-                learned['resumed_with'] = sorted({*changed, *before.get('resumed_with', ())})
-            learned |= {'inexact': True} if inexact else {}
-            write_json(
-                folder / 'config.json',
-                agent.config() | of_env | {'made_with': None if env is None else _made_with(env)} | learned,
+            note(
+                folder,
+                agent,
+                env,
+                env_name,
+                written,
+                settings.train_steps,
+                callbacks,
+                seed=asked,
+                resumed=settings.resume,
+                inexact=inexact,
             )
             return run_in(folder, experience)
 

@@ -220,6 +220,8 @@ class Parameterized(Updating):
         if kind not in cls.acts_in:
             able = [name for name in catalog.NAMES if kind in catalog.find(name).acts_in]
             first = [name for name in _FIRST if name in able] or able
+            alike = [name for name in able if _learns_alike(catalog.find(name), cls)]
+            first += alike[:1] if not set(alike) & set(first) else []
             others = f', or {len(able) - len(first)} others' if len(able) > len(first) else ''
             raise InvalidValue(
                 f'{cls.__name__} cannot act in {spaces.describe(space)}; '
@@ -268,6 +270,11 @@ class Parameterized(Updating):
             self.warn_of_unread(('priority_beta',), ' beside priority_alpha=0, which draws uniformly')
 
 
+def _learns_alike(one: type[Parameterized], other: type[Parameterized]) -> bool:
+    """Return whether two algorithms learn from the same kind of experience."""
+    return (one.loop.experience, one.loop.needs_data) == (other.loop.experience, other.loop.needs_data)
+
+
 def _updates(cls: type[Parameterized]) -> list[Callable[..., Any]]:
     """Return ``update``, and what it hands further keywords to: the ``update`` of the next class that has one."""
     found: list[Callable[..., Any]] = []
@@ -312,6 +319,10 @@ def _unknown_param(cls: type[Parameterized], name: str, known: Iterable[str]) ->
         other: f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, {other}=…).'
         for other in [*cls.learn_params(), *learning.ARGUMENTS]
     }
+    elsewhere['seed'] = (
+        f'is a parameter of learn, not of {cls.__name__}: agent.learn(env, seed=…) seeds the training, and '
+        'call_default_params(env, seed=…) the first weights.'
+    )
     if name in OF_CONSTRUCTORS and name not in elsewhere:
         return f'unknown parameter of {cls.__name__} {name!r}: {OF_CONSTRUCTORS[name]}.'
     return params.refusal(f'parameter of {cls.__name__}', name, known, elsewhere)

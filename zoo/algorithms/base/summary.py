@@ -219,7 +219,7 @@ def _parameters(agent: SummarizedAgent) -> Table:
     ]
     below = '' if rows else f'all as {type(agent).__name__} has them'
     columns = ('name', 'value', 'default', 'meaning')
-    return Table('Parameters that differ from the defaults', columns, tuple(rows), below)
+    return Table('Parameters that differ from the defaults of the class', columns, tuple(rows), below)
 
 
 def _short(text: str) -> str:

@@ -18,7 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject(parser, NONE, True, 'zoo check CartPole-v1')
     told = "an argument of the environment's constructor; repeatable"
     parser.add_argument('--env-set', action='append', default=[], metavar='NAME=VALUE', help=told)
-    parser.add_argument('--steps', type=as_count, default=1000, help='steps to take at most (default: 1000)')
+    parser.add_argument(
+        '--steps', metavar='N', type=as_count, default=1000, help='steps to take at most (default: 1000)'
+    )
 
 
 def run(args: Any) -> int:

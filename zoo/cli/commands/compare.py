@@ -17,7 +17,7 @@ HELP = 'train algorithms with several seeds each, side by side, in one environme
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject(parser, MANY, True, 'zoo compare PPO A2C --env CartPole-v1')
     parser.add_argument('--seeds', type=as_count, default=5, metavar='N', help='of each algorithm (default: 5)')
-    told = 'the score that counts as 1 in one of several environments (default: of a table, or the highest mean)'
+    told = 'the score that counts as 1 in one of several environments (default: from a table, else the highest mean)'
     parser.add_argument('--reference', action='append', default=[], metavar='ENVIRONMENT=SCORE', help=told)
     add_training(parser, each=True)
     add_jobs(parser, 'compare_ENVIRONMENT or compare_environments', 20)

@@ -16,7 +16,9 @@ HELP = 'film a trained agent: a GIF, or an MP4 with zoo-rl[video]'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_playing(parser, 1)
     parser.add_argument('--out', metavar='FILE', help='.gif, .webp, .png or .mp4 (default: film.gif in the run)')
-    parser.add_argument('--max-steps', type=as_count, default=1000, help='the film ends here (default: 1000)')
+    parser.add_argument(
+        '--max-steps', metavar='N', type=as_count, default=1000, help='the film ends here (default: 1000)'
+    )
 
 
 def run(args: Any) -> None:

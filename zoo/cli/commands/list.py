@@ -61,7 +61,9 @@ def _list_runs(_: str | None) -> None:
         last = run.last('episode/return')
         begun = time.strftime('%Y-%m-%d %H:%M', time.localtime((run.path / 'config.json').stat().st_mtime))
         done = f'{run.steps:,} of {run.end:,}'
-        if run.checkpoint_steps != run.steps:
+        if run.is_training:
+            done += ', training now'
+        elif run.checkpoint_steps != run.steps:
             done += f', {run.checkpoint_steps:,} saved'
         rows.append((run.name, run.algorithm, run.environment, done, '' if last is None else f'{last:.6g}', begun))
     if not rows:

@@ -10,7 +10,7 @@ import zoo
 from zoo.cli.values import agent_names
 from zoo.common.tools.errors import InvalidValue
 
-HELP = 'draw the learning curves of runs; runs of one algorithm become a median in a band'
+HELP = 'draw the learning curves of runs; runs that differ only in their seeds are their median, with a band'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     private = parser.add_mutually_exclusive_group()
     private.add_argument('--private', action='store_true', default=None, help='make a private repository')
     private.add_argument('--public', action='store_false', dest='private', help='make a public repository')
-    add('--revision', metavar='BRANCH', help='(default: main)')
+    add('--revision', metavar='BRANCH', help='the branch to write to (default: main)')
     add('--message', metavar='TEXT', help='of the commit')
 
 

@@ -112,6 +112,8 @@ def _changes(run: Any) -> str:
 
 
 def _saved(run: Any) -> str:
+    if run.is_training:
+        return f'{run.checkpoint_steps:,} steps; it is being trained now'
     if not run.checkpoints:
         return 'nothing yet'
     return f'{run.checkpoint_steps:,} steps: --resume goes on from there, and takes the later steps again'

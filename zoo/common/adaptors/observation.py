@@ -304,15 +304,17 @@ class Preprocess:
     @staticmethod
     def _image(tf: Any, item: Feature, x: Any) -> Any:
         x = tf.cast(x, tf.float32)
-        if len(x.shape) == 3:
+        single, first = len(x.shape) == 3, item.channels_first
+        if single:
             x = x[..., None]
-        elif item.channels_first:
-            x = tf.transpose(x, [0, 2, 3, 1])
         if item.scale is not None:
             low, high = np.array(item.scale)
+            if low.ndim and first and not single:
+                low, high = low[:, None, None], high[:, None, None]
             factor = 1.0 / np.where(high == low, 1.0, high - low)
             x = (x - low.astype(np.float32)) * factor.astype(np.float32) if low.any() else x * factor.astype(np.float32)
-        return x
+        # After the arithmetic: before it TensorFlow would transpose bytes, of which oneDNN complains on the screen.
+        return tf.transpose(x, [0, 2, 3, 1]) if first and not single else x
 
     def numpy(self, obs: spaces.Flat) -> np.ndarray:
         """All features joined, float32 ``[N, size]``; only if every feature is a vector (see `is_flat`)."""

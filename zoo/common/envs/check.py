@@ -93,6 +93,7 @@ class _Check:
         self.env, self.steps, self.seed, self.found = env, steps, seed, found
         self._problem, self._here = found.problem, found.here
         self._takes_seed = True
+        self._masked = False
 
     def run(self) -> None:
         try:
@@ -110,6 +111,11 @@ class _Check:
             self._check_repetition(first, actions, record)
             self._check_later_resets()
             self._check_render()
+            if not self._masked and callable(getattr(self.env.unwrapped, 'action_masks', None)):
+                told = (
+                    f"it has a method action_masks(), which nothing here calls: give info['{ACTION_MASK}'] with every"
+                )
+                self.found.advice.append(f'{told} observation.')
         except _Stop:
             return
 
@@ -187,7 +193,14 @@ class _Check:
     def _check_mask(self, observation: Any, info: dict[str, Any]) -> Any:
         in_observation = isinstance(observation, dict) and ACTION_MASK in observation
         mask = observation[ACTION_MASK] if in_observation else info.get(ACTION_MASK)
-        return None if mask is None else check_mask(self.env.action_space, mask, self.found)
+        if mask is not None:
+            self._masked = True
+            return check_mask(self.env.action_space, mask, self.found)
+        if self._masked:
+            self._here(
+                'mask', f"info['{ACTION_MASK}'] is missing, but was there before: give it with every observation."
+            )
+        return None
 
     def _play(self) -> tuple[Any, list[Any], list[Any]]:
         """Play episodes; return the first observation, and the first ``_REPLAYED`` actions with what they led to."""

@@ -134,8 +134,8 @@ class Ring:
         self.nbytes += total * row_bytes + self.recurrent_state.nbytes
         if self.nbytes > ANNOUNCE_BYTES:
             log.warning(
-                'The replay buffer of %d transitions takes up to %.2f GB of memory%s.',
-                self.capacity,
+                'The replay buffer of %s transitions takes up to %.2f GB of memory%s.',
+                f'{self.capacity:,}',
                 self.nbytes / 1e9,
                 ', less what compression saves' if self.compressed else '',
             )

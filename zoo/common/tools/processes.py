@@ -58,3 +58,22 @@ def alone_in(folder: str | os.PathLike[str]) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def is_in_use(folder: str | os.PathLike[str]) -> bool:
+    """Return whether a call of this machine is :func:`alone_in` a folder; False where that cannot be known."""
+    if fcntl is None:
+        return False
+    try:
+        lock = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(lock)

@@ -229,7 +229,7 @@ class Training:
             self.error = error
             self._rescue()
             saved = 'nothing is saved' if self._last_checkpoint is None else f'saved in {self._last_checkpoint}'
-            where = f'at step {self.steps} of {self.train_steps}; {saved}'
+            where = f'at step {self.steps:,} of {self.train_steps:,}; {saved}'
             self.warn('Interrupted %s.', where)
             raise KeyboardInterrupt(f'training was interrupted {where}') from None  # the traceback's last line
         except Exception as error:

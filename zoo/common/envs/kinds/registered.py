@@ -357,6 +357,18 @@ def _parameters(maker: Any) -> list[str]:
     return names if isinstance(maker, type) else [*names, '**']
 
 
+#: Arguments that ``build_env`` takes for every environment.
+OF_EVERY_ENVIRONMENT = (
+    'nenv',
+    'seed',
+    'vectorized',
+    'reward_shaping',
+    'max_episode_steps',
+    'hide_velocity',
+    'frame_stack',
+)
+
+
 def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, Any]) -> None:
     """Raise one sentence if ``error`` says that the environment does not take one of ``kwargs``."""
     told = str(error)
@@ -368,7 +380,7 @@ def _refuse_argument(error: TypeError, name: str, maker: Any, kwargs: dict[str, 
         return
     argument, hint = found.group(1), ''
     known = [other for other in _parameters(maker) if other not in ('**', argument)]
-    close = nearest(argument, [*known, 'nenv', 'seed', 'vectorized', 'reward_shaping', 'max_episode_steps'])
+    close = nearest(argument, [*known, *OF_EVERY_ENVIRONMENT])
     if argument in ('pixels', *pixels.OPTIONS):
         hint = f': pixels=True and its {", ".join(pixels.OPTIONS)} are for registered names'
     elif close:
