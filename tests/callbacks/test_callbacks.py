@@ -565,3 +565,11 @@ def test_mlflow_is_sent_the_rows(monkeypatch):
 def test_two_callbacks_that_test_are_refused(callbacks: list[Any], told: str):
     with pytest.raises(ValueError, match=told):
         learn(callbacks)
+
+
+def test_a_callback_of_the_user_that_ends_a_training_is_named(capsys):
+    def enough(training: Any) -> bool:
+        return training.steps < 40
+
+    learn([enough], log_every=20, verbose=1)
+    assert 'enough has ended the training at step 40.' in capsys.readouterr().err

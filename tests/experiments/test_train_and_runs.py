@@ -298,3 +298,8 @@ def test_the_type_of_a_task_of_dm_control():
     assert find_env_type('cheetah-run') == 'dm_control'
     with pytest.raises(ValueError, match="did you mean 'cheetah-run'"):
         find_env_type('cheetah-rum')
+
+
+def test_a_policy_in_the_place_of_the_environment_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="^'MlpPolicy' stands where the environment belongs: networks follow from"):
+        zoo.train('PPO', 'MlpPolicy', 'CartPole-v1')

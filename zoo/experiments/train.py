@@ -117,6 +117,8 @@ def train(
     if env_id is None:
         data, env_id, recorded = _recorded_environment(params)
         env_params = {**recorded, **(env_params or {})}
+    if isinstance(env_id, str) and env_id.endswith('Policy') and env_id in habits.PLACES:
+        raise InvalidValue(f'{env_id!r} stands where the environment belongs: {habits.PLACES[env_id]}.')
     if env_type is None and env_id is not None:
         env_type = find_env_type(env_id)
     cls: Any = getattr(algorithms, alg)

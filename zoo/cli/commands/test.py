@@ -24,6 +24,7 @@ def run(args: Any) -> None:
     mean = sum(result.returns) / count
     deviation = (sum((total - mean) ** 2 for total in result.returns) / count) ** 0.5
     successes = [success for success in result.successes if success is not None]
-    print(f'mean {mean:.6g}, standard deviation {deviation:.6g}, of {count} episodes after {agent.steps:,} steps')
+    unit = 'updates' if agent.steps and agent.data_steps == agent.steps else 'steps'
+    print(f'mean {mean:.6g}, standard deviation {deviation:.6g}, of {count} episodes after {agent.steps:,} {unit}')
     if successes:
         print(f'success {sum(successes) / len(successes):.0%}')

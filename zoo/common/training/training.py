@@ -396,6 +396,9 @@ class Training:
             answer = callback(self)
         if isinstance(answer, bool | np.bool_) and not answer:
             self._stopped = True
+            if not str(callback.__module__).startswith('zoo.'):  # zoo's own say why
+                name = getattr(callback, '__name__', type(callback).__name__)
+                self.say(f'{name} has ended the training at step {self.steps:,}.')
 
     def _call_timed(self, at_end: bool = False) -> None:
         """Call the callbacks that are due, and at the end those that were not called at this step."""
