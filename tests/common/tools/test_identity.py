@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -69,3 +70,12 @@ def test_it_is_the_same_in_another_process():
     code = 'import test_identity as t; print(t.identity(t.scaled(2.0)), t.identity(t.network(4)))'
     done = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parent, capture_output=True, text=True)
     assert done.stdout.split() == f'{identity(scaled(2.0))} {identity(network(4))}'.split(), done.stderr
+
+
+def test_what_refers_to_itself_and_what_is_large_takes_no_time():
+    many = [SimpleNamespace(all=None) for _ in range(200)]
+    for one in many:
+        one.all = many
+    begun = time.perf_counter()
+    assert identity(SimpleNamespace(many=many, numbers=list(range(10**6)))).startswith('SimpleNamespace ')
+    assert time.perf_counter() - begun < 10.0

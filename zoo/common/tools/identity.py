@@ -6,15 +6,15 @@ import functools
 import hashlib
 import inspect
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 #: What Keras counts up or draws in each process.
 OF_ONE_PROCESS = ('name', 'module', 'registered_name', 'build_config', 'shared_object_id', 'seed')
-#: How deep the attributes of objects are looked into.
-_DEPTH = 8
+#: How deep the attributes of objects are looked into, and how many parts are read at most: a second's work.
+_DEPTH, _MOST = 8, 100_000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -23,12 +23,13 @@ def identity(thing: Any) -> str:
 
     It is the same in every process. A function counts by its code, its defaults and the values that it encloses; a
     ``functools.partial`` by its function and arguments; a network of Keras by its layers; another object by its class
-    and attributes. A class counts by its name alone, and so does what a function reads from its module.
+    and attributes. A class counts by its name alone, and so does what a function reads from its module. Of a very large
+    object only a part is read.
     """
     name = getattr(thing, '__name__', type(thing).__name__)
     if isinstance(thing, type):
         return name
-    parts = repr(_parts(thing, _DEPTH))
+    parts = repr(_Reader().parts(thing))
     return f'{name} {hashlib.blake2b(parts.encode(errors="backslashreplace"), digest_size=4).hexdigest()}'
 
 
@@ -44,38 +45,52 @@ def settings_of(made: Any) -> Any:
     return [type(made).__name__, {key: x for key, x in settings.items() if 'initializer' not in key}]
 
 
-def _parts(value: Any, depth: int) -> Any:
-    """Return what an object is made of, in types whose text is the same in every process."""
-    if isinstance(value, _PLAIN):
-        return value
-    if depth == 0:
-        return type(value).__qualname__
-    below = functools.partial(_parts, depth=depth - 1)
-    if isinstance(value, np.ndarray):
-        return [value.dtype.str, value.shape, below(value.tolist() if value.dtype.hasobject else value.tobytes())]
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return sorted(([str(key), below(item)] for key, item in value.items()), key=lambda pair: pair[0])
-    if isinstance(value, list | tuple):
-        return [below(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted(repr(below(item)) for item in value)
-    if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
-        return [getattr(value, '__module__', ''), getattr(value, '__qualname__', value.__name__)]
-    if isinstance(value, functools.partial):
-        return ['partial', below(value.func), below(value.args), below(value.keywords)]
-    if inspect.ismethod(value):
-        return ['method', below(value.__func__), below(value.__self__)]
-    if isinstance(value, types.FunctionType):
-        enclosed = [cell.cell_contents for cell in value.__closure__ or () if not _is_empty(cell)]
-        given = (value.__defaults__, value.__kwdefaults__, enclosed)
-        return [value.__qualname__, below(value.__code__), *map(below, given)]
-    if isinstance(value, types.CodeType):
-        return [value.co_code, value.co_names, value.co_varnames, below(value.co_consts)]
-    if hasattr(value, 'get_config'):
-        return below(_in_every_process(settings_of(value)))
-    return [type(value).__module__, type(value).__qualname__, below(getattr(value, '__dict__', {}))]
+class _Reader:
+    """Reads what an object is made of, in types whose text is the same in every process."""
+
+    def __init__(self) -> None:
+        self._left = _MOST
+        self._seen: dict[int, tuple[int, Any]] = {}  # by identity: the number of an object, and the object itself
+
+    def parts(self, value: Any, depth: int = _DEPTH) -> Any:
+        if isinstance(value, _PLAIN):
+            return value
+        self._left -= 1
+        if depth == 0 or self._left < 0:
+            return type(value).__qualname__
+        below = functools.partial(self.parts, depth=depth - 1)
+        if isinstance(value, np.ndarray):
+            return [value.dtype.str, value.shape, below(value.tolist() if value.dtype.hasobject else value.tobytes())]
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, Mapping):
+            return sorted(([str(key), below(item)] for key, item in value.items()), key=lambda pair: pair[0])
+        if isinstance(value, list | tuple):
+            return [below(item) for item in value]
+        if isinstance(value, set | frozenset):
+            return sorted(repr(below(item)) for item in value)
+        if isinstance(value, type | types.ModuleType | types.BuiltinFunctionType):
+            return [getattr(value, '__module__', ''), getattr(value, '__qualname__', value.__name__)]
+        if isinstance(value, types.CodeType):
+            return [value.co_code, value.co_names, value.co_varnames, below(value.co_consts)]
+        if id(value) in self._seen:
+            return ['again', self._seen[id(value)][0]]
+        self._seen[id(value)] = len(self._seen), value
+        return self._object(value, below)
+
+    @staticmethod
+    def _object(value: Any, below: Callable[[Any], Any]) -> Any:
+        if isinstance(value, functools.partial):
+            return ['partial', below(value.func), below(value.args), below(value.keywords)]
+        if inspect.ismethod(value):
+            return ['method', below(value.__func__), below(value.__self__)]
+        if isinstance(value, types.FunctionType):
+            enclosed = [cell.cell_contents for cell in value.__closure__ or () if not _is_empty(cell)]
+            given = (value.__code__, value.__defaults__, value.__kwdefaults__, enclosed)
+            return [value.__qualname__, *map(below, given)]
+        if hasattr(value, 'get_config'):
+            return below(_in_every_process(settings_of(value)))
+        return [type(value).__module__, type(value).__qualname__, below(getattr(value, '__dict__', {}))]
 
 
 def _in_every_process(settings: Any) -> Any:
