@@ -136,11 +136,11 @@ class Comparison:
             settings += f'<li><b>{html.escape(label)}</b>: {html.escape(told)}</li>'
         from_data = any('dataset' in settings_in(self.folder / folder_name(label)) for label in self.scores)
         unit = 'updates' if from_data else 'steps'
-        steps = f'the {unit} that each has (see below, or its defaults)'
+        steps = f'as many {unit} as its settings below or its defaults say'
         steps = steps if self.train_steps is None else f'{self.train_steps:,} {unit}'
         return (
             f'<h1>{html.escape(self.title)}</h1>{Table("", _COLUMNS, self.table).html("")}'
-            f'<p>Scores are mean returns of tests without exploration after {steps} of training. IQM: interquartile '
+            f'<p>Scores are mean returns of tests without exploration after a training of {steps}. IQM: interquartile '
             f'mean over the seeds, with its 95% interval by bootstrap. {html.escape(" ".join(self.notes))}</p>'
             f'{images}<h2>Settings</h2><ul>{settings}</ul>'
         )

@@ -23,7 +23,7 @@ from zoo.common.tools import habits
 from zoo.common.tools.checks import whole
 from zoo.common.tools.errors import InvalidValue, unknown
 from zoo.common.tools.files import jsonable
-from zoo.common.tools.identity import identity
+from zoo.common.tools.identity import identity, name_of
 from zoo.common.tools.params import Param, above, refusal
 from zoo.common.tools.printing import say
 from zoo.common.training import checkpoint
@@ -304,7 +304,7 @@ def resume(
 
 def _tell_of_callbacks(run: Run, callbacks: Any) -> None:
     """Say which callbacks of a run are not called any more, since only a program can give them."""
-    given = {getattr(callback, '__name__', type(callback).__name__) for callback in callbacks}
+    given = set(map(name_of, callbacks))
     before = list(run.config.get('callbacks') or ())
     tested = (run.path / 'evaluations.csv').exists()
     if tested and KeepBest.of_run(run.path) is None and not {'Evaluate', 'KeepBest'} & given:

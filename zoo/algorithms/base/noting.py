@@ -13,6 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from zoo.common.envs.about import About, about
 from zoo.common.tools.files import jsonable, write_json
+from zoo.common.tools.identity import name_of
 from zoo.common.training.agent import Agent
 
 log = logging.getLogger('zoo')
@@ -84,12 +85,7 @@ def _made_with(env: Env | VectorEnv) -> dict[str, Any] | None:
 
 def _steering(callbacks: Iterable[Any]) -> list[str]:
     """Name the callbacks that may end or change the training, as far as zoo knows."""
-    return [name_of_callback(callback) for callback in callbacks if getattr(callback, 'steers', True)]
-
-
-def name_of_callback(callback: Any) -> str:
-    """Return the name of a function, or of an object's class."""
-    return str(getattr(callback, '__name__', type(callback).__name__))
+    return [name_of(callback) for callback in callbacks if getattr(callback, 'steers', True)]
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

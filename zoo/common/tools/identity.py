@@ -18,6 +18,11 @@ _DEPTH, _MOST = 8, 100_000
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
+def name_of(thing: Any) -> str:
+    """Return the name of a function or a class, or of an object's class."""
+    return str(getattr(thing, '__name__', type(thing).__name__))
+
+
 def identity(thing: Any) -> str:
     """Return the name of an object, and a digest of what it is made of: ``'<lambda> 1f3a9c2e'``.
 
@@ -26,11 +31,10 @@ def identity(thing: Any) -> str:
     and attributes. A class counts by its name alone, and so does what a function reads from its module. Of a very large
     object only a part is read.
     """
-    name = getattr(thing, '__name__', type(thing).__name__)
     if isinstance(thing, type):
-        return name
+        return name_of(thing)
     parts = repr(_Reader().parts(thing))
-    return f'{name} {hashlib.blake2b(parts.encode(errors="backslashreplace"), digest_size=4).hexdigest()}'
+    return f'{name_of(thing)} {hashlib.blake2b(parts.encode(errors="backslashreplace"), digest_size=4).hexdigest()}'
 
 
 def settings_of(made: Any) -> Any:

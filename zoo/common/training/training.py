@@ -23,6 +23,7 @@ from zoo.common.records import Episode, TrainingResult
 from zoo.common.replay.replay import Replay
 from zoo.common.rollouts.claims import claims
 from zoo.common.tools.errors import NotFinite, UserError
+from zoo.common.tools.identity import name_of
 from zoo.common.training.agent import Agent, Loop
 from zoo.common.training.average import Average
 from zoo.common.training.experience import Experience
@@ -397,8 +398,7 @@ class Training:
         if isinstance(answer, bool | np.bool_) and not answer:
             self._stopped = True
             if not str(callback.__module__).startswith('zoo.'):  # zoo's own say why
-                name = getattr(callback, '__name__', type(callback).__name__)
-                self.say(f'{name} has ended the training at step {self.steps:,}.')
+                self.say(f'{name_of(callback)} has ended the training at step {self.steps:,}.')
 
     def _call_timed(self, at_end: bool = False) -> None:
         """Call the callbacks that are due, and at the end those that were not called at this step."""
