@@ -54,11 +54,13 @@ FIRST_SEED = 500
 FRESH = dict.fromkeys(
     (
         'a2c-cartpole',
+        'dqn-mountaincar',
         'impala-cartpole',
         'offpac-cartpole',
         'ppo-cartpole-method=penalty',
         'pqn-cartpole',
         'qrdqn-cartpole',
+        'qrdqn-mountaincar',
         'r2d2-cartpole',
         'vpg-cartpole',
     ),
