@@ -257,8 +257,8 @@ class TestCopies:
         assert compared(monkeypatch, ['PPO', 'A2C', 'DQN']) == {'PPO': 8, 'A2C': 8, 'DQN': 8}
         said = capsys.readouterr().err.splitlines()[0]
         assert said == (
-            'Each run has 8 copies of the environment. It is the largest default (PPO 1, A2C 8, DQN 1); nenv (--nenv) sets '
-            'another one.'
+            'Each run has 8 copies of the environment. It is the largest default (PPO 1, A2C 8, DQN 1); nenv (--nenv) '
+            'sets another one.'
         )
 
     def test_equal_defaults_need_no_reason(self, monkeypatch, capsys):

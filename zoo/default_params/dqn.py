@@ -61,11 +61,11 @@ TUNED: dict[str, dict[str, Any]] = {
         # Recurrent networks were tuned without these.
         'recurrent': {'n_step': 1, 'buffer_size': 100_000, 'average_window': 0.0},
     },
-    # The source has one-step targets, 8 updates after 16 steps in batches of 128, a constant rate of 4e-3, a target that
-    # is copied every 300 updates, and random actions down to 0.07 in a fifth of the training: seeds 500 to 502 got
-    # -132, -150 and -193. Random actions never reach the goal. Values do: they begin above all true ones, and fall where
-    # the car has been, sooner with more updates and longer targets. Seeds 102, 105 and 108 then got -100, -99 and -100;
-    # at a rate of 4e-3 one of nine seeds never got there, with 8 updates two of five ended below -130.
+    # The source has one-step targets, 8 updates after 16 steps in batches of 128, a constant rate of 4e-3, a target
+    # that is copied every 300 updates, and random actions down to 0.07 in a fifth of the training: seeds 500 to 502 got
+    # -132, -150 and -193. Random actions never reach the goal. Values do: they begin above all true ones, and fall
+    # where the car has been, sooner with more updates and longer targets. Seeds 102, 105 and 108 then got -100, -99 and
+    # -100; at a rate of 4e-3 one of nine seeds never got there, with 8 updates two of five ended below -130.
     'MountainCar-v0': {
         'train_steps': 120_000,
         'buffer_size': 10_000,
