@@ -133,6 +133,8 @@ def test_the_command_line_wins_over_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(zoo, 'train', train)
     main(['train', '--config', str(path)])
     assert (seen['seed'], seen['nenv'], seen['env_params']) == (5, 2, {'max_episode_steps': 30})
+    main(['train', '--config', str(path), 'Acrobot-v1'])
+    assert (seen['alg'], seen['env_id']) == ('PPO', 'Acrobot-v1')
     words = '--seed none --nenv 3 --steps 100 --net 16 --set learning_rate=1e-2 --set gamma=0.5'
     words += ' --env-set sutton_barto_reward=True'
     main(['train', 'PPO', '--config', str(path), *words.split()])

@@ -110,6 +110,10 @@ def _algorithms(args: argparse.Namespace, words: list[str], count: int, environm
         if not _is_algorithm(words[0]):
             if given or (found and _are_environments(words, environments)):
                 break
+            if getattr(args, 'config', None) is not None and (
+                ':' in words[0] or words[0] in zoo.list_envs('gymnasium')
+            ):
+                break  # the file names the algorithm
             if words[0] in zoo.list_envs('gymnasium') or any(map(_is_algorithm, words[1:])):
                 raise InvalidValue(f'the algorithm comes first, then the environment: {args.example}.')
         found.append(algorithms.check_name(words.pop(0)))

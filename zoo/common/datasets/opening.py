@@ -111,7 +111,10 @@ def check_spaces(agent: AgentSpaces, observation_space: Space, action_space: Spa
     ):
         reason = adaptor.mismatch(getattr(agent, kind), found)
         if reason is not None:
-            raise InvalidValue(f'{whose} {kind} {reason}: record episodes in an environment with its spaces.')
+            more = ', or give this one as many frames, build_env(…, frame_stack=N)' if 'frames' in reason else ''
+            shell = ', or give this one as many frames, --env-set frame_stack=N' if more else ''
+            told = f'{whose} {kind} {reason}: record episodes in an environment with its spaces'
+            raise InvalidValue(f'{told}{more}.', shell=f'{told}{shell}.')
 
 
 def check_sources(source: Any) -> None:
