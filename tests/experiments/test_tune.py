@@ -356,3 +356,15 @@ def test_from_the_shell(capsys, monkeypatch):
         'Pendulum-v1 --type classic_control --steps 500 --nenv 4 --seed 3 --env-set max_episode_steps=50 --set' in last
     )
     assert parse_value(last.rpartition('learning_rate=')[2].rstrip("'")) == Linear(0.1)
+
+
+def test_rollouts_are_short_beside_a_trial():
+    """A training ends with a whole rollout: with long ones the trials would have other lengths."""
+    found, _, steps = search_space.space_of('PPO', 'CartPole-v1', 'classic_control', ['horizon'], {'nenv': 8}, 4_000)
+    assert steps == 4_000 and (found['horizon'].low, found['horizon'].high) == (8, 50)
+    long, _, _ = search_space.space_of('PPO', 'CartPole-v1', 'classic_control', ['horizon'], {'nenv': 8}, 10**7)
+    assert long['horizon'].low < long['horizon'].high
+    asked, _, _ = search_space.space_of(
+        'PPO', 'CartPole-v1', 'classic_control', {'horizon': (100, 900)}, {'nenv': 8}, 4_000
+    )
+    assert (asked['horizon'].low, asked['horizon'].high) == (100, 900)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo import algorithms
@@ -21,6 +21,9 @@ SEARCHED = (
     'learning_rate', 'net', 'gamma', 'gae_lambda', 'n_step', 'tau', 'batch_size', 'horizon', 'epochs', 'update_every',
     'clip_range', 'entropy_coef', 'explore_noise', 'target_update_every',
 )  # fmt: skip
+
+#: How many rollouts a trial has at least: a training ends with a whole one, so that long ones make some trials longer.
+ITERATIONS = 10
 
 #: Networks that are tried.
 NETS = ('64,64', '128,128', '256,256')
@@ -55,6 +58,12 @@ class Choice:
             return 1.0 - trial.suggest_float(f'1 - {name}', 1.0 - self.high, 1.0 - self.low, log=True)
         number = trial.suggest_float(name, self.low, self.high, log=self.scale == 'log')
         return number if self.schedule is None else Linear(number, *self.schedule)
+
+    def at_most(self, high: int) -> Choice:
+        """Return a range of whole numbers that ends at ``high`` if not before."""
+        if self.values or high >= self.high or high < 2:
+            return self
+        return replace(self, low=min(self.low, max(1, high // 4)), high=high)
 
     def __str__(self) -> str:
         if self.values:
@@ -144,7 +153,10 @@ def space_of(
     if not choices:
         told = f'nothing is left to search for {alg}: name parameters,'
         raise InvalidValue(f'{told} search=[…].', shell=f'{told} --search NAME.')
-    return choices, environment, train_steps or int(learn_params[algorithms.length_of(alg, params)])
+    steps = train_steps or int(learn_params[algorithms.length_of(alg, params)])
+    if 'horizon' in choices and asked.get('horizon') is None:
+        choices['horizon'] = choices['horizon'].at_most(steps // (ITERATIONS * params['nenv']))
+    return choices, environment, steps
 
 
 def _asked(name: str, value: Any, param: Param | None, usual: Choice | None) -> Choice:
