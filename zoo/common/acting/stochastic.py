@@ -16,7 +16,7 @@ from zoo.common.spaces import Flat
 
 
 class Stochastic(Behavior):
-    """A sample of a stochastic policy, or its mode."""
+    """A sample of the policy; in tests its most probable action."""
 
     traces = True
 
