@@ -317,6 +317,10 @@ def test_every_other_pairing_is_refused(name, action, observation):
     message = str(info.value)
     assert message.startswith(f'{name} cannot act in {type(space).__name__}')
     first = [other for other in ('PPO', 'DQN', 'SAC', 'TD3') if other in able]
+    loops = {other: getattr(algorithms, other).loop for other in algorithms.NAMES}
+    kinds = {other: (loop.experience, loop.needs_data) for other, loop in loops.items()}
+    alike = [other for other in able if kinds[other] == kinds[name]]  # OffPAC, where a replay algorithm was asked for
+    first += alike[:1] if not set(alike) & set(first) else []
     assert message.endswith(f'; use {" or ".join(first)}, or {len(able) - len(first)} others.')
     assert '\n' not in message
 

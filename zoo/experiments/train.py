@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +37,8 @@ from zoo.experiments.runs import Run, open_run
 
 if TYPE_CHECKING:
     from zoo.algorithms.base.algorithm import Algorithm
+
+log = logging.getLogger('zoo')
 
 #: The arguments of :func:`train` besides parameters; an unknown name may be close to one of them.
 ARGUMENTS = (
@@ -311,8 +314,8 @@ def _tell_of_callbacks(run: Run, callbacks: Any) -> None:
         before.append('Evaluate')
     missing = ', '.join(name for name in dict.fromkeys(before) if name not in given)
     if missing:
-        told = f'{run.name} goes on without {missing}'
-        say(f'{told}: a program gives its callbacks again, zoo.resume(…, callbacks=[…]).')
+        told = '%s goes on without %s: a program gives its callbacks again, zoo.resume(…, callbacks=[…]).'
+        log.warning(told, run.name, missing)
 
 
 def _refuse_changes(run: Run, changes: Mapping[str, Any]) -> None:

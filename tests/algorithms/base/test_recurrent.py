@@ -404,7 +404,7 @@ def test_defaults_and_refusals():
     with pytest.raises(ValueError, match=r"recurrent is 'rnn'; give 'lstm' or 'gru', or None"):
         call_default_params(env, 'classic_control', 'PPO', recurrent='rnn')
     able = r'which \w+ cannot learn with: use A2C or A3C or AC or [\w ]+ or VPG, or see'
-    with pytest.raises(ValueError, match=rf"^recurrent='lstm': what is asked for is recurrent, {able}"):
+    with pytest.raises(ValueError, match=rf"^the network of recurrent='lstm' is recurrent, {able}"):
         call_default_params(env, 'classic_control', 'TRPO', recurrent='lstm')
     for name in ('TRPO', 'OffPAC'):
         cls = getattr(algorithms, name)

@@ -611,11 +611,11 @@ class TestRefusals:
 
     @pytest.mark.parametrize('given', [lambda: keras.Sequential([keras.layers.Dense(3)]), lambda: {'hidden': [8]}])
     def test_a_network_is_no_list_of_them(self, given):
-        with pytest.raises(ValueError, match=r'^net_list is a \w+: give a list with an entry for each of q\.$'):
+        with pytest.raises(ValueError, match=r'^net_list is a \w+: give a list with one entry, for q\.$'):
             algorithms.DQN(VECTOR, Discrete(3), net_list=given())
 
     def test_an_optimizer_is_no_list_of_them(self):
-        with pytest.raises(ValueError, match=r'^optimizers_list is a dict: give a list with an entry for each of q\.$'):
+        with pytest.raises(ValueError, match=r'^optimizers_list is a dict: give a list with one entry, for q\.$'):
             algorithms.DQN(VECTOR, Discrete(3), optimizers_list={'learning_rate': 1e-3})
 
     @pytest.mark.parametrize('policy', ['mixed_float16', 'bfloat16', 'float64'])

@@ -388,7 +388,7 @@ def test_memory_is_announced_before_it_is_taken(caplog: pytest.LogCaptureFixture
     with pytest.raises(MemoryError):
         Replay(Box(0, 255, (84, 84, 4), np.uint8), ADAPTOR, 1_000_000, 8)
     assert [record.name for record in caplog.records] == ['zoo']
-    assert 'The replay buffer of 1000000 transitions takes up to 28.24 GB of memory.' in caplog.text
+    assert 'The replay buffer of 1,000,000 transitions takes up to 28.24 GB of memory.' in caplog.text
 
 
 def test_environment_of_gymnasium():
