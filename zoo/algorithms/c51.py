@@ -57,8 +57,10 @@ class C51(DQN):
         return categorical_projection(moved, tf.nn.softmax(following), tf.constant(self.support))
 
     def see_rewards(self, rewards: np.ndarray) -> None:
+        if self._warned:
+            return
         low, high = rewards.min(), rewards.max()
-        if not self._warned and (low < self.v_min or high > self.v_max):
+        if low < self.v_min or high > self.v_max:
             self._warned = True
             log.warning(
                 'Rewards go from %g to %g, but the atoms of returns from v_min=%g to v_max=%g: a return beyond them '

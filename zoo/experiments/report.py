@@ -129,13 +129,11 @@ class Comparison:
         if without:
             names = html.escape(', '.join(without))
             images += f'<p>Without a curve, because their runs have no steps in common: {names}.</p>'
-        settings = ''
-        for label in self.scores:
-            kept = settings_in(self.folder / folder_name(label)).items()
-            told = ', '.join(f'{name}={value!r}' for name, value in kept if value is not None)
+        settings, kept = '', {label: settings_in(self.folder / folder_name(label)) for label in self.scores}
+        for label, own in kept.items():
+            told = ', '.join(f'{name}={value!r}' for name, value in own.items() if value is not None)
             settings += f'<li><b>{html.escape(label)}</b>: {html.escape(told)}</li>'
-        from_data = any('dataset' in settings_in(self.folder / folder_name(label)) for label in self.scores)
-        unit = 'updates' if from_data else 'steps'
+        unit = 'updates' if any('dataset' in own for own in kept.values()) else 'steps'
         steps = f'as many {unit} as its settings below or its defaults say'
         steps = steps if self.train_steps is None else f'{self.train_steps:,} {unit}'
         return (

@@ -398,13 +398,14 @@ _ASIDE = ('test_episodes', 'log_every', 'checkpoint_every', 'checkpoint_buffer',
 
 def _differing(runs: Sequence[Run]) -> list[list[str]]:
     """Return, for each run, the settings (``'gamma=0.9'``) that differ among runs of its algorithm and environment."""
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        groups.setdefault((run.algorithm, run.environment), []).append(run)
+    told = [_told(run) for run in runs]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for i, run in enumerate(runs):
+        groups.setdefault((run.algorithm, run.environment), []).append(i)
     differ = {}
     for kind, group in groups.items():
-        settings = [_told(run) for run in group]
-        of_env = {name for run in group for name in run.config.get('made_with') or ()}
+        settings = [told[i] for i in group]
+        of_env = {name for i in group for name in runs[i].config.get('made_with') or ()}
         names = dict.fromkeys(name for own in settings for name in own if name not in _ASIDE)
         differ[kind] = [
             name
@@ -413,8 +414,8 @@ def _differing(runs: Sequence[Run]) -> list[list[str]]:
             if len({str(own.get(name)) for own in settings if name not in of_env or 'made_by' not in own}) > 1
         ]
     return [
-        [f'{name}={x}' for name, x in _told(run).items() if name in differ[run.algorithm, run.environment]]
-        for run in runs
+        [f'{name}={x}' for name, x in own.items() if name in differ[run.algorithm, run.environment]]
+        for run, own in zip(runs, told, strict=True)
     ]
 
 

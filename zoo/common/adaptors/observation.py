@@ -313,7 +313,7 @@ class Preprocess:
                 low, high = low[:, None, None], high[:, None, None]
             factor = 1.0 / np.where(high == low, 1.0, high - low)
             x = (x - low.astype(np.float32)) * factor.astype(np.float32) if low.any() else x * factor.astype(np.float32)
-        # After the arithmetic: before it TensorFlow would transpose bytes, of which oneDNN complains on the screen.
+        # The axes move last. TensorFlow would move them while x is still bytes, and oneDNN prints a note about bytes.
         return tf.transpose(x, [0, 2, 3, 1]) if first and not single else x
 
     def numpy(self, obs: spaces.Flat) -> np.ndarray:

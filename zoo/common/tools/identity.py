@@ -37,11 +37,11 @@ def identity(thing: Any) -> str:
     return f'{name_of(thing)} {hashlib.blake2b(parts.encode(errors="backslashreplace"), digest_size=4).hexdigest()}'
 
 
-def settings_of(made: Any) -> Any:
+def keras_settings(made: Any) -> Any:
     """Return the kind and the settings of a network or an optimizer, with its layers, as far as Keras knows them."""
     inner = getattr(made, 'layers', None)
     if isinstance(inner, Iterable):
-        return [type(made).__name__, *map(settings_of, inner)]
+        return [type(made).__name__, *map(keras_settings, inner)]
     try:
         settings = made.get_config()
     except Exception:  # it has none
@@ -93,7 +93,7 @@ class _Reader:
             given = (value.__code__, value.__defaults__, value.__kwdefaults__, enclosed)
             return [value.__qualname__, *map(below, given)]
         if hasattr(value, 'get_config'):
-            return below(_in_every_process(settings_of(value)))
+            return below(_in_every_process(keras_settings(value)))
         return [type(value).__module__, type(value).__qualname__, below(getattr(value, '__dict__', {}))]
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.tools.identity import OF_ONE_PROCESS, settings_of
+from zoo.common.tools.identity import OF_ONE_PROCESS, keras_settings
 from zoo.distributed.cluster import Cluster
 from zoo.distributed.engines.base import PeerLost
 from zoo.distributed.layout import Role
@@ -49,7 +49,7 @@ def record(agent: Agent, plan: Plan) -> dict[str, str]:
         for name, entry, given in zip(names, entries, objects, strict=True):
             parts = entry if isinstance(entry, dict) else {'torso': entry}
             if not isinstance(given, (str, dict)):
-                parts |= {'settings': settings_of(given)}
+                parts |= {'settings': keras_settings(given)}
             texts |= {f'{key} of the {kind} {name!r}': _text(x) for key, x in parts.items() if key not in _OWN}
     for name, network in agent.networks.items():
         weights = [f'{"×".join(map(str, v.shape))} {getattr(v.dtype, "name", v.dtype)}' for v in network.variables]
