@@ -98,6 +98,20 @@ TUNED: dict[str, dict[str, Any]] = {
         'normalize_obs': True,
         'network': {'hidden': [64, 64]},
     },
+    # Our own, tried on seed 100. With the usual target of the entropy, -4, the noise was too small to touch the object:
+    # no success beyond chance in 70,000 steps. With 0 half of the episodes succeed after 115,000. One update for four
+    # steps is enough. The rate of the targets is TQC's source's.
+    'FetchPush-v4': {
+        'train_steps': 300_000,
+        'nenv': 8,
+        'explore_steps': 5000,
+        'update_every': 8,
+        'updates': 2,
+        'tau': 0.05,
+        'target_entropy': 0.0,
+        'normalize_obs': True,
+        'network': {'hidden': [256, 256, 256]},
+    },
     'Swimmer-v5': {'gamma': 0.999},
     'Humanoid-v5': {'train_steps': 2_000_000},
 }
