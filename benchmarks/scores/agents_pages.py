@@ -186,8 +186,9 @@ def gallery(found: list[Any]) -> list[str]:
         'Trained agents that come with zoo. [Trained agents](howto/trained_agents.md) says how to load, watch and',
         'train them further. A',
         f'score is the mean return of {EPISODES} episodes of the deterministic policy, with its standard error. Each',
-        'agent is the best of the seeds in its row; their median is beside it. One means that one seed was trained. Published scores are from RL',
-        'Baselines3 Zoo, with the standard deviation of the episodes. [All scores](../benchmarks/results/agents.md).',
+        'agent is the best of the seeds in its row; their median is beside it. "One" means that one seed was trained.',
+        'Published scores are from RL Baselines3 Zoo, with the standard deviation of the episodes.',
+        '[All scores](../benchmarks/results/agents.md).',
     ]
     for env_id in environments([card.name for card in found]):
         lines += ['', f'## `{env_id}`', '', *header('', 'agent', 'score', 'seeds', 'published', 'learning curve')]

@@ -130,15 +130,13 @@ def parameters(name: str) -> str:
         is_shared = key in usual and usual[key] == param.default and key != 'train_steps'
         (shared if is_shared else own).append(param)
     summary = 'Parameters of <code>learn</code> that all algorithms share'
-    rate = ''
+    notes = ['The defaults here are those of the class. [Environments have others](../howto/training.md#defaults).']
     if 'optimizers_list' in cls.declared():
-        rate = (
-            '`zoo.train` takes them all in one call, and `learning_rate` for every optimizer. In the four lines that is '
-            "`alg_params['optimizers_list'][0]['learning_rate']`."
-        )
+        notes.append('`zoo.train` also takes `learning_rate`, for every optimizer.')
+        notes.append("In the four lines it is `alg_params['optimizers_list'][0]['learning_rate']`.")
     return '\n\n'.join(
         (
-            f'The defaults here are those of the class. [Environments have others](../howto/training.md#defaults). {rate}',
+            ' '.join(notes),
             f'**`alg_params`: the algorithm**\n\n{parameter_table(cls.declared().values())}',
             f'**`learn_params`: how it trains**\n\n{parameter_table(own)}',
             f'<details><summary>{summary}</summary>\n\n{parameter_table(shared)}\n\n</details>',

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import toys
 
+import zoo
 from zoo import algorithms, build_env, call_default_params, load
 from zoo.algorithms.base import Algorithm
 from zoo.common.training import loops
@@ -54,6 +55,19 @@ def agent_for(name: str, env: Any, **params: Any) -> Algorithm:
 def test_goal_environments_have_it_by_default(name: str, nenv: int):
     _, learn_params = call_default_params(build_env(make_env(name), nenv=nenv), alg=name)
     assert learn_params['her'] == {'strategy': 'future', 'k': 4}
+
+
+@pytest.mark.parametrize('name', ['BC', 'MARWIL'])
+def test_imitation_does_not_have_it_by_default(name: str):
+    _, learn_params = call_default_params(build_env(Reach), alg=name)
+    assert learn_params['her'] is None
+
+
+def test_returns_to_the_end_refuse_it():
+    data = zoo.record_episodes(lambda obs: np.ones(5, np.float32), build_env(Reach, seed=0), None, 2, seed=0)
+    agent = agent_for('MARWIL', Reach)
+    with pytest.raises(ValueError, match='but MARWIL learns from returns to the end: her=None'):
+        agent.learn(build_env(Reach), dataset=data, train_updates=2, batch_size=4, her={}, run_dir=False)
 
 
 def test_others_do_not():

@@ -282,6 +282,18 @@ def test_checkpoints_of_ones_own():
         learn([Checkpoint()], run_dir=False)
 
 
+def test_checkpoints_with_the_replay_buffer(caplog):
+    saves = Checkpoint(every=50, buffer=True)
+    learn([saves])
+    assert zoo.load(saves.paths[-1]).saved_buffer is not None
+    with pytest.raises(ValueError, match='and there is none in this process: leave buffer out'):
+        zoo.train('PPO', 'CartPole-v1', callbacks=[Checkpoint(buffer=True)], train_steps=64, net='4', verbose=0)
+    spaces = gymnasium.spaces.Box(-1.0, 1.0, (2,)), gymnasium.spaces.Discrete(2)
+    agent = algorithms.PPO(*spaces, net_list=[{'hidden': [4]}] * 2)
+    agent.save('mine', buffer=True)
+    assert 'buffer=True saves nothing: this agent has no replay buffer.' in caplog.text
+
+
 class TestStopOnPlateau:
     @staticmethod
     def after(returns: list[float], callback: StopOnPlateau) -> int | None:

@@ -218,6 +218,37 @@ def test_a_killed_run_says_how_far_it_came_and_from_where_it_goes_on(a_run: Path
     assert (run.steps, run.checkpoint_steps) == (200, 0) and 'nothing yet' in said(capsys, 'show', 'last')[1]
 
 
+@pytest.mark.parametrize(
+    ('said_by_file', 'options', 'expected'),
+    [
+        ('5000', ['--stop-at', '450'], {'every': 5000, 'stop_at': 450.0, 'share': None}),
+        (
+            '{every: 5000, episodes: 40, seed: 7}',
+            ['--stop-at', '450'],
+            {'every': 5000, 'episodes': 40, 'stop_at': 450.0},
+        ),
+        ('{every: 5000, episodes: 40, seed: 7}', ['--evaluate', '2000'], {'every': 2000, 'episodes': 40, 'seed': 7}),
+        ('false', ['--evaluate', '2000'], {'every': 2000, 'share': None}),
+        ('{every: 5000}', [], {'every': 5000, 'share': 0.1}),
+    ],
+)
+def test_a_configuration_and_the_command_line_share_the_tests(monkeypatch, said_by_file, options, expected):
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(zoo, 'train', lambda **params: given.update(params) or sys.exit(0))
+    Path('run.yaml').write_text(f'alg: DQN\nenv_id: CartPole-v1\nevaluate: {said_by_file}\n')
+    with pytest.raises(SystemExit):
+        main(['train', '--config', 'run.yaml', *options])
+    arguments = given['evaluate'].arguments
+    assert {name: arguments[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize('said_by_file', ['false', 'true'])
+def test_a_return_to_stop_at_needs_tests(capsys, said_by_file):
+    Path('run.yaml').write_text(f'alg: DQN\nenv_id: CartPole-v1\nevaluate: {said_by_file}\n')
+    code, _, err = said(capsys, 'train', '--config', 'run.yaml', '--stop-at', '450')
+    assert code == 2 and '--stop-at goes with --evaluate' in err
+
+
 def test_ctrl_c_saves_and_says_how_to_go_on(capsys, monkeypatch):
     class Interrupted(train.Where):
         def __call__(self, training: Any) -> None:

@@ -176,6 +176,17 @@ def test_a_new_run_begins_with_weights_and_statistics_and_nothing_else():
         np.testing.assert_array_equal(value, saved[name])  # the first run stays as it is
 
 
+def test_what_no_optimizer_moves_comes_along():
+    given = {'alg': 'TRPO', 'env_id': 'Pendulum-v1', 'horizon': 64, 'batch_size': 32, 'run_dir': False, **FEW}
+    first = zoo.train(**given, train_steps=128).agent
+    learned = first.policy.log_std.numpy()
+    assert np.abs(learned - first.log_std_init).max() > 0
+    beginning = Beginning()
+    rest = {name: value for name, value in given.items() if name != 'net'}
+    zoo.train(**rest, train_steps=64, start_from=first, callbacks=[beginning])
+    np.testing.assert_array_equal(beginning.state['log_std'], learned)
+
+
 def test_targets_and_the_temperature_come_along():
     given = {'alg': 'SAC', 'env_id': 'Pendulum-v1', 'explore_steps': 20, 'batch_size': 16, **FEW}
     first = zoo.train(**given, train_steps=60, run_dir='first').agent

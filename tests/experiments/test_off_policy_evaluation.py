@@ -227,6 +227,20 @@ class TestFittedQ:
                 found.append(episode(np.array([state, after]), np.array([action]), [1.0 * state - 2.0 * action], over))
         return found
 
+    def test_whole_actions_are_valued_as_the_environment_plays_them(self):
+        space = Box(0, 1, (1,), np.int32)
+        agent = ppo(VECTOR, space)
+        for variable in agent.networks['actor'].trainable_variables:
+            variable.assign(tf.zeros_like(variable))
+        agent.networks['actor'].trainable_variables[-1].assign([0.3])  # 0.65 of the range, which is played as 1
+        zeros = np.zeros((2, 3), np.float32)
+        data = [episode(zeros, np.array([[k % 2]]), [float(k % 2)]) for k in range(40)]
+        dataset = zoo.open_dataset(data, VECTOR, space)
+        few = {'train_updates': 1500, 'batch_size': 40, 'tau': 0.05, 'net_list': [{'hidden': []}]}
+        fast = [{'name': 'Adam', 'learning_rate': 0.02}]
+        found = zoo.estimate_return(agent, dataset, deterministic=True, seed=0, optimizers_list=fast, **few)
+        assert found.mean == pytest.approx(1.0, abs=0.03)
+
     @pytest.mark.parametrize('ends', [True, False])
     @pytest.mark.parametrize('deterministic', [False, True])
     def test_table(self, ends, deterministic):

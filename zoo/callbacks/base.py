@@ -24,10 +24,12 @@ class Callback:
             whenever a row is logged.
         steers: whether it may end or change the training. A run with such a callback is not said by a file
             (:func:`zoo.as_config`).
+        saves_buffer: whether it saves the replay buffer. A compiled environment then keeps the buffer in Python.
     """
 
     every: int | None = None
     steers: bool = True
+    saves_buffer: bool = False
 
     def begin(self, training: Training) -> None:
         """Prepare; called before the first step of the training."""

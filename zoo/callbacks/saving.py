@@ -47,12 +47,15 @@ class Checkpoint(Callback):
         self.every = whole('every', every)
         self.folder = None if folder is None else as_path(folder, 'folder')
         self.keep = None if keep is None else whole('keep', keep)
-        self.buffer = buffer
+        self.saves_buffer = buffer
         self.paths: list[Path] = []
 
     def begin(self, training: Training) -> None:
         if self.folder is None and training.run_dir is None:
             raise InvalidValue('Checkpoint saves in the run directory, but run_dir=False writes none: give folder=….')
+        if self.saves_buffer and not training.has_buffer:
+            told = 'Checkpoint(buffer=True) saves the replay buffer, and there is none in this process'
+            raise InvalidValue(f'{told}: leave buffer out.')
         self.paths = []
         # A resumed training, or one that continues in its run directory, counts the checkpoints before it.
         if training.steps or (self.folder is None and training.agent.steps):
@@ -67,7 +70,7 @@ class Checkpoint(Callback):
     def __call__(self, training: Training) -> None:
         where = {'steps': training.steps, 'train_steps': training.train_steps, 'scheduled': False}
         name = f'{training.agent.steps:09d}'
-        path = training.agent.save(self._place(training) / name, self.buffer, None if training.done else where)
+        path = training.agent.save(self._place(training) / name, self.saves_buffer, None if training.done else where)
         self.paths = [other for other in self.paths if other != path] + [path]
         while self.keep is not None and len(self.paths) > self.keep:
             shutil.rmtree(self.paths.pop(0))

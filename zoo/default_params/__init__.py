@@ -229,7 +229,9 @@ def defaults_in(
     learn_params = cls.learn_params()
     learn_params = {name: merged.pop(name, default) for name, default in learn_params.items()}
     del learn_params['resume']  # what to do once, not a value to tune
-    if network.get('recurrent') is None and 'her' in learn_params and learn_params['her'] is None and has_goals():
+    # Imitation has no use for rewards, and the goals of the data are those that were pursued.
+    takes_goals = 'her' in learn_params and not cls.loop.needs_data and network.get('recurrent') is None
+    if takes_goals and learn_params['her'] is None and has_goals():
         learn_params['her'] = dataclasses.asdict(Strategy())
     if seed is not None:
         learn_params['seed'] = seed

@@ -142,7 +142,7 @@ class FQE(Algorithm):
         return tf.clip_by_value(value, low, high)
 
     def encoded(self, action: spaces.Flat) -> tf.Tensor:
-        """Return stored actions as vectors ``[B, n]``: choices as one-hot, a ``Box`` within its bounds."""
+        """Return stored actions as vectors ``[B, n]``: choices as one-hot, a ``Box`` as the environment takes it."""
         given, pieces = dict(spaces.tree_items(action)), []
         for part in self.action_adaptor.parts:
             x, leaf = given[part.path], self.action_adaptor.leaves[part.path]
@@ -152,7 +152,11 @@ class FQE(Algorithm):
             elif isinstance(leaf, Box):  # what the environment does with an action beyond its bounds
                 low, high = (bound.ravel().astype(np.float32) for bound in spaces.bounds(leaf))
                 scaled = leaf.is_bounded()  # to [−1, 1]
-                pieces.append(tf.clip_by_value(x, -1.0 if scaled else low, 1.0 if scaled else high))
+                x = tf.clip_by_value(x, -1.0 if scaled else low, 1.0 if scaled else high)
+                if leaf.dtype.kind in 'iub':  # it takes whole numbers
+                    center, half = ((low + high) / 2, (high - low) / 2) if scaled else (0.0, 1.0)
+                    x = tf.math.divide_no_nan(tf.round(center + half * x) - center, half)
+                pieces.append(x)
             else:
                 pieces.append(tf.cast(x, tf.float32))
         return tf.concat(pieces, -1)

@@ -498,6 +498,26 @@ def test_a_data_set_of_minari(way: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert len(np.unique(batch.obs[:, 0])) == 15
 
 
+@pytest.mark.filterwarnings('ignore:`eval_env`')
+def test_an_environment_that_a_name_does_not_give_is_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    minari = pytest.importorskip('minari')
+    monkeypatch.setenv('MINARI_DATASETS_PATH', str(tmp_path))
+    about = {'algorithm_name': 'x', 'author': 'y', 'author_email': 'z', 'code_permalink': '-', 'description': '-'}
+    made = {
+        'wrapped': gymnasium.wrappers.StickyAction(gymnasium.make('CartPole-v1'), 0.5),
+        'endless': gymnasium.make('CartPole-v1', max_episode_steps=-1),
+        'longer': gymnasium.make('CartPole-v1', max_episode_steps=700),
+    }
+    for name, env in made.items():
+        minari.create_dataset_from_buffers(f'{name}/test-v0', minari_episodes(), env=env, **about)
+    assert zoo.open_dataset('longer/test-v0').environment.arguments['max_episode_steps'] == 700
+    for name in ('wrapped', 'endless'):
+        dataset = zoo.open_dataset(f'{name}/test-v0')
+        assert dataset.environment.name == 'CartPole-v1' and dataset.environment.arguments is None
+        with pytest.raises(ValueError, match='CartPole-v1'):
+            dataset.build_env()
+
+
 def test_a_data_set_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     pytest.importorskip('minari')
     monkeypatch.setenv('MINARI_DATASETS_PATH', str(tmp_path))

@@ -123,6 +123,21 @@ def test_callbacks_and_files_have_the_mean(tmp_path: Path):
     assert acting[0] != acting[1], 'acting takes the mean too'
 
 
+def test_before_the_first_sample_there_is_no_mean():
+    began, seen = agent_for('PPO').network_weights(), []
+
+    def stop(training: Training) -> bool:
+        seen.append(training.agent.network_weights())
+        return training.steps < 64
+
+    stop.every = 32  # type: ignore[attr-defined]
+    agent = agent_for('PPO')
+    learn(agent, 'PPO', train_steps=100_000, average_window=0.5, callbacks=[stop])  # a sample is due after 1,250 steps
+    assert agent.learned is None
+    assert all(different(weights, began) for weights in seen)
+    assert different(agent.network_weights(), began) and different(seen[-1], agent.network_weights()) == []
+
+
 def test_the_next_training_begins_with_the_mean():
     agent = agent_for('DQN')
     learn(agent, 'DQN', average_window=0.3)

@@ -285,6 +285,20 @@ def test_what_is_stepped_from_python(caplog, name, params, learn, words):
     assert f'stepped from Python, which takes longer: {words}' in caplog.text and agent.updates
 
 
+@pytest.mark.full
+def test_transitions_in_tensors_are_not_said_to_be_saved(caplog, tmp_path):
+    agent, env = made('DQN', 1)
+    few = {'explore_steps': 8, 'batch_size': 4, 'buffer_size': 20}
+    agent.learn(env, 'train', train_steps=12, **few, **QUIET)
+    with pytest.raises(ValueError, match='are tensors, which no file holds: give buffer=False'):
+        agent.save(tmp_path / 'saved', buffer=True)
+    agent, env = made('DQN', 1)
+    saves = zoo.callbacks.Checkpoint(every=6, folder=tmp_path / 'kept', buffer=True)
+    agent.learn(env, 'train', train_steps=12, callbacks=[saves], **few, **QUIET)
+    assert 'checkpoint_buffer needs the replay buffer in Python' in caplog.text
+    assert zoo.load(saves.paths[-1]).saved_buffer is not None
+
+
 def test_nan():
     class Bad(pure.Line):
         def step(self, state, action, seed):

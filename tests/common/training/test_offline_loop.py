@@ -304,6 +304,18 @@ class TestRefusals:
         made().learn(None, **given, checkpoint_buffer=True)
         assert 'checkpoint_buffer=True changes nothing' in caplog.text
 
+    def test_another_dataset_does_not_move_the_statistics_and_says_so(self, path, caplog):
+        given = {'train_updates': 2, 'batch_size': 4, 'run_dir': False, 'verbose': 0}
+        agent = made('TD3BC', normalize_obs=True)
+        agent.learn(None, dataset=path, **given)
+        agent.learn(None, dataset=path, **given)
+        assert 'standard deviations away' not in caplog.text
+        far = [episode._replace(obs=episode.obs + 50) for episode in episodes()]
+        (mean,) = [moments.mean.copy() for moments in agent.statistics.values()]
+        agent.learn(None, dataset=zoo.open_dataset(far, SPACE, CONTINUOUS), **given)
+        assert 'The mean of the observations in this dataset is' in caplog.text
+        np.testing.assert_array_equal(next(iter(agent.statistics.values())).mean, mean)
+
     def test_updates_without_a_dataset(self):
         with pytest.raises(ValueError, match='train_updates=5 counts updates on a dataset'):
             made().learn(Still(), train_updates=5, run_dir=False)

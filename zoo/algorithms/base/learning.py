@@ -366,8 +366,12 @@ def _train(
     elif settings.checkpoint_buffer:
         log.warning('checkpoint_buffer=True changes nothing, since %s has no replay buffer.', type(agent).__name__)
     # The goals are read before anything is written or started: they may be refused.
-    if values.get('her') is not None and env is None:
-        raise InvalidValue('her computes rewards by the environment: give learn the environment, or her=None.')
+    if values.get('her') is not None:
+        if env is None:
+            raise InvalidValue('her computes rewards by the environment: give learn the environment, or her=None.')
+        if agent.sampling.to_the_end:
+            told = f'her gives single steps other goals, but {type(agent).__name__} learns from returns to the end'
+            raise InvalidValue(f'{told}: her=None.')
     goals = None if values.get('her') is None else Goals(env)
     with contextlib.nullcontext() if goals is None else goals:
         if settings.roles is None:

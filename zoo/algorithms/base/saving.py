@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ from zoo.common.tools import keras_private, seeding, tensorflow_private
 from zoo.common.tools.errors import InvalidType, InvalidValue, unknown
 from zoo.common.training import checkpoint, hub
 from zoo.common.training.agent import COUNTERS, Agent
+
+log = logging.getLogger('zoo')
 
 #: Parameters of the constructor that a checkpoint holds, and a summary shows, apart from the others.
 APART = ('observation_space', 'action_space', 'net_list', 'optimizers_list')
@@ -90,9 +93,9 @@ def _moved_by(agent: Agent) -> dict[str, list[str]]:
 def weights(agent: Agent) -> dict[str, tf.Variable]:
     """Give the variables of numbers that training moves by gradients or along an episode, by their names as above.
 
-    They are the weights of all networks, and what else an optimizer moves. Targets follow by themselves.
+    They are the weights of all networks, and what else is trained, such as log σ. Targets follow by themselves.
     """
-    moved = {id(variable) for optimizer in agent.optimizers.values() for variable in optimizer.variables}
+    moved = {id(variable) for variable in agent.trainable_variables}
     return {
         name: variable
         for name, variable in variables(agent).items()
@@ -112,7 +115,8 @@ def reading(agent: Agent) -> Callable[[], dict[str, np.ndarray]]:
 def set_weights(agent: Agent, given: Mapping[str, np.ndarray]) -> None:
     """Assign the variables that `weights` names."""
     for name, variable in weights(agent).items():
-        variable.assign(given[name])
+        if name in given:  # older checkpoints lack the log σ of TRPO among what was learned
+            variable.assign(given[name])
     _settle(agent)
 
 
@@ -219,6 +223,11 @@ def save(
     if buffer:
         # A loaded agent that has not trained yet reads its buffer from the file that it was loaded from.
         held = agent.saved_buffer if agent.replay is None else agent.replay.state()
+        if held is None and agent.ring is not None:
+            told = 'the transitions of compiled environments are tensors, which no file holds'
+            raise InvalidValue(f'{told}: give buffer=False, or train with checkpoint_buffer=True.')
+        if held is None:
+            log.warning('buffer=True saves nothing: this agent has no replay buffer.')
     return checkpoint.write(path, whole, state, held)
 
 

@@ -110,19 +110,27 @@ def _tracker(text: str) -> Any:
     return made(place) if place else made()
 
 
-def _tests(args: Any) -> Any:
-    """Return the argument ``evaluate``; the callback says nothing at the end, since the command prints it."""
-    if args.stop_at is not None and args.evaluate is None:
-        raise InvalidValue('--stop-at goes with --evaluate STEPS, which says how often the agent is tested.')
+def _tests(args: Any, found: Any) -> Any:
+    """Return the argument ``evaluate``: what a configuration or a run has, with what the command line changes.
+
+    ``found`` is True or False, or a ``KeepBest``, whose other arguments stay.
+    """
     if args.evaluate is not None and args.no_evaluate:
         raise InvalidValue('--evaluate and --no-evaluate contradict each other: leave one out.')
+    changes: dict[str, Any] = {}
+    if args.evaluate is not None:  # as often as was asked for
+        changes = {'every': args.evaluate, 'share': None}
+    if args.stop_at is not None:
+        if args.no_evaluate or not (changes or hasattr(found, 'arguments')):
+            raise InvalidValue('--stop-at goes with --evaluate STEPS, which says how often the agent is tested.')
+        changes['stop_at'] = args.stop_at
     if args.no_evaluate:
         return False
     from zoo.callbacks import KeepBest
 
-    if args.evaluate is not None:  # as often as was asked for
-        return KeepBest(args.evaluate, stop_at=args.stop_at, share=None)
-    return KeepBest() if args.resume is None else KeepBest.of_run(zoo.open_run(args.resume).path) or False
+    if not changes:
+        return KeepBest() if found is True else found
+    return KeepBest(**(found.arguments if isinstance(found, KeepBest) else {}) | changes)
 
 
 def _resume(args: Any, callbacks: list[Any]) -> Any:
@@ -158,7 +166,10 @@ def _resume(args: Any, callbacks: list[Any]) -> Any:
     if step < reached:
         say(f'It had reached step {reached:,}: the steps after its newest checkpoint are taken again.')
     changes = {'train_steps': args.steps} if args.steps is not None else {}
-    return zoo.resume(run, evaluate=_tests(args), callbacks=callbacks, **_shown(args, {'verbose': 1}), **changes)
+    from zoo.callbacks import KeepBest
+
+    tests = KeepBest.of_run(run.path) or False
+    return zoo.resume(run, evaluate=_tests(args, tests), callbacks=callbacks, **_shown(args, {'verbose': 1}), **changes)
 
 
 def _train(args: Any, callbacks: list[Any]) -> Any:
@@ -173,8 +184,7 @@ def _train(args: Any, callbacks: list[Any]) -> Any:
     if args.render:
         given['env_params'] = {'render_mode': 'human', **(given.get('env_params') or {})}
     params = {'seed': 0} | (given if args.config is None else _with_config(args.config, given))
-    if args.config is None or args.evaluate is not None or args.no_evaluate or params.get('evaluate', True) is True:
-        params['evaluate'] = _tests(args)
+    params['evaluate'] = _tests(args, params.get('evaluate', True))
     params['alg'] = algorithms.check_name(params['alg'])
     if args.steps is not None:
         length = algorithms.length_of(params['alg'], params)

@@ -96,7 +96,9 @@ def _environment(spec: Any) -> Environment | None:
         arguments = jsonable({'env_id': spec.id, 'env_type': env_type, **kwargs})
     except (ValueError, ImportError, TypeError):
         return Environment(str(spec.id))
-    registered = gymnasium.registry.get(spec.id)
-    if spec.max_episode_steps is not None and spec.max_episode_steps != getattr(registered, 'max_episode_steps', None):
+    limit = getattr(gymnasium.registry.get(spec.id), 'max_episode_steps', None)
+    if spec.additional_wrappers or (spec.max_episode_steps is None and limit is not None):
+        return Environment(str(spec.id))  # a name gives neither the wrappers nor episodes without a limit
+    if spec.max_episode_steps != limit:
         arguments['max_episode_steps'] = int(spec.max_episode_steps)
     return Environment(spec.id, env_type, arguments)

@@ -160,6 +160,10 @@ class Learns(Acts, Protocol):
     def observe_moments(self, found: Mapping[str, np.ndarray]) -> None:
         """Take observations into the running statistics by their moments, by path ``[P, 3, size]``."""
 
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        """Every weight that an update moves."""
+
     def weights_are_finite(self) -> bool:
         """Return whether every weight that an optimizer moves is a finite number."""
 
@@ -230,6 +234,7 @@ class Agent(Learns, Protocol):
     learned: dict[str, np.ndarray] | None
     loop_state: dict[str, int] | None
     saved_buffer: Mapping[str, np.ndarray] | None
+    ring: TensorRing | None
     is_training: bool
 
     @property

@@ -22,7 +22,8 @@ class Average:
     """An exponential mean of an agent's weights: after one window, 1 / e of it is older.
 
     The agent learns with its own weights. While callbacks run, in files, and after the training it has the mean. Its
-    own weights are then in ``agent.learned``, from where a resumed training goes on.
+    own weights are then in ``agent.learned``, from where a resumed training goes on. Before the first sample there is
+    no mean, and the agent keeps its own weights.
 
     Args:
         agent: a loaded agent with ``learned`` goes on with these weights and with its mean.
@@ -39,10 +40,10 @@ class Average:
         held, agent.learned = agent.learned, None
         self._held, self._steps = held, agent.steps
         self._held_mean = None if held is None else agent.network_weights()
+        self._has_samples = self._is_shown = False
         if held is not None and start:
             agent.set_network_weights(held)
-            self._first = 0
-        self._is_shown = False
+            self._first, self._has_samples = 0, True
 
     @property
     def every(self) -> int | None:
@@ -66,6 +67,7 @@ class Average:
         passed, self._ticks = ticks - self._ticks, ticks
         if self._means is None or not passed:
             return
+        self._has_samples = True
         # All samples so far count equally in the first window: otherwise the weights at the beginning would count most.
         part = max(1 - (1 - 1 / SAMPLES) ** passed, passed / (ticks - self._first))
         for name, value in self._agent.network_weights().items():
@@ -73,7 +75,7 @@ class Average:
 
     def show(self) -> None:
         """Give the agent the mean, and keep its own weights in ``learned``."""
-        if self._means is not None and not self._is_shown:
+        if self._means is not None and self._has_samples and not self._is_shown:
             self._is_shown = True
             self._agent.learned = self._agent.network_weights()
             self._agent.set_network_weights(self._means)
@@ -85,7 +87,7 @@ class Average:
         Raises:
             ValueError: the block has changed the weights, which would be lost.
         """
-        if self._means is None or self._is_shown:
+        if self._means is None or not self._has_samples or self._is_shown:
             yield
             return
         own = self._agent.network_weights()

@@ -137,7 +137,7 @@ def _off_policy(
     _check_share(experience, recorded, recorded_share, her, batch_size)
     if isinstance(experience, Collection) and experience.is_compiled:
         given = {'her': her, 'recorded': recorded, 'compress': compress, 'update_every': update_every}
-        why = _why_not_compiled(agent, given | {'checkpoint_buffer': training.checkpoint_buffer})
+        why = _why_not_compiled(agent, given | {'checkpoint_buffer': training.saves_buffer})
         if why is None:
             assert update_every is not None
             return _off_policy_compiled(

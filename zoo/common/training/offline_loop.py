@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from zoo.common import spaces
 from zoo.common.datasets.opening import check_sources
 from zoo.common.datasets.replaying import replay_of
+from zoo.common.maths.normalize import joined
 from zoo.common.parameters import BatchSize
 from zoo.common.replay.hindsight import Hindsight, Strategy
 from zoo.common.replay.replay import Replay
@@ -50,8 +52,11 @@ def learn_from_data(
     replay = replay_of(agent, dataset, agent.action_adaptor, agent.sampling, compress, collected)
     if agent.sampling.to_the_end:
         replay.sum_to_the_end()
+    found = collected.take(1 / experience.learners)
     if not agent.observed_recordings:  # by an earlier call, or before the interruption
-        agent.observe_moments(collected.take(1 / experience.learners))
+        agent.observe_moments(found)
+    elif not training.steps:
+        _warn_of_other_data(training, found)
     hindsight = None
     if her is not None:
         assert training.goals is not None  # learn has looked for them
@@ -73,6 +78,20 @@ def learn_from_data(
         replay.prioritize(agent.priorities)
         training.learned(count)
         training.updated(metrics)
+
+
+def _warn_of_other_data(training: Training, found: Mapping[str, np.ndarray]) -> None:
+    """Warn if the data are not like those by which the agent normalizes, which stay."""
+    for path, moments in training.agent.statistics.items():
+        away = np.abs(joined(found[path])[1] - moments.mean) * moments.scale
+        if away.max(initial=0.0) > 1.0:
+            training.warn(
+                'The mean of %s in this dataset is %.3g standard deviations away from that of an earlier call. The '
+                'agent goes on normalizing by the earlier one; a new agent would normalize by this one.',
+                repr(path) if path else 'the observations',
+                away.max(),
+            )
+            return
 
 
 def next_call(

@@ -163,6 +163,17 @@ class Training:
         return min(1.0, self.steps / self.train_steps)
 
     @property
+    def has_buffer(self) -> bool:
+        """Whether this process has a replay buffer of its own, or will have one."""
+        of_steps = self.agent.loop.experience == 'steps' and bool(self.experience.num_envs)
+        return of_steps and getattr(self.experience, 'replay', None) is None
+
+    @property
+    def saves_buffer(self) -> bool:
+        """Whether a checkpoint for resuming, or a callback, saves the replay buffer."""
+        return self.checkpoint_buffer or any(getattr(callback, 'saves_buffer', False) for callback in self.callbacks)
+
+    @property
     def averaged_every(self) -> int | None:
         """How many steps lie between two samples for the mean of the weights; None: there is no mean."""
         return self._average.every
@@ -442,7 +453,8 @@ class Training:
             loop_state = {'steps': self.steps, 'train_steps': self.train_steps, 'scheduled': not final}
         path = self._checkpoint()
         with self._average.shown():
-            self.agent.save(path, buffer=self.checkpoint_buffer, loop_state=loop_state)
+            held = self.agent.replay is not None or self.agent.saved_buffer is not None
+            self.agent.save(path, buffer=self.checkpoint_buffer and held, loop_state=loop_state)
         self._last_checkpoint = path
 
     def _draw(self) -> None:

@@ -190,6 +190,12 @@ def test_options():
     assert ends and all('episode' in info and 'zoo/life_lost' not in info for info in ends)
 
 
+def test_envpool_begins_with_a_no_op():
+    pytest.importorskip('envpool')
+    with pytest.raises(ValueError, match="give noop_max=1, or vectorized='sync'"):
+        build_env('PongNoFrameskip-v4', 'atari', nenv=2, vectorized='envpool', noop_max=0)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize('vectorized', ['sync', 'envpool', True])
 def test_time_limit_truncates_the_game(vectorized: str | bool):

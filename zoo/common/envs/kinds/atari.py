@@ -300,13 +300,15 @@ class _EnvPool:
         self._task = re.sub('(NoFrameskip|Deterministic)$', '', spec.name) + '-v5'
         envpool.check_task(self._task)
         height, width = _height_width(options['frame_size'])
+        if not options['noop_max']:
+            raise InvalidValue("EnvPool's games begin with at least one no-op: give noop_max=1, or vectorized='sync'.")
         self._kwargs = {
             'num_envs': nenv,
             'img_height': height,
             'img_width': width,
             'stack_num': 1,
             'frame_skip': options['frame_skip'],
-            'noop_max': max(1, options['noop_max']),
+            'noop_max': options['noop_max'],
             'use_fire_reset': options['fire_reset'],
             'gray_scale': options['grayscale'],
             'max_episode_steps': 10**9,
