@@ -439,11 +439,12 @@ def test_a_film_takes_its_pictures_one_by_one(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ['a.gif']
 
 
-def test_steps_of_all_episodes_together(tmp_path):
+def test_steps_of_all_episodes_together(tmp_path, caplog):
     env = cartpole(render_mode='rgb_array', max_episode_steps=4)
     path = zoo.film(dqn(), env, tmp_path / 'a.gif', episodes=3, max_steps=10, seed=1, fps=10)
     with Image.open(path) as film:
         assert milliseconds(film) == 1300  # ten steps, and what three episodes begin with
+    assert 'The film has 2 whole episodes of 3, since it ends after max_steps=10' in caplog.text
 
 
 class TestMonitor:

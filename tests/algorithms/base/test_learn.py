@@ -144,9 +144,9 @@ class TestSettings:
     def test_steps_may_be_written_as_a_float(self):
         assert dqn().learn(world(), run_dir=False, **(OFF | {'train_steps': 3e1})).steps == 30
 
-    @pytest.mark.parametrize('name', ['callbacks', 'plot_func', 'run_dir'])
+    @pytest.mark.parametrize('name', ['callbacks', 'plot_func', 'run_dir', 'resume'])
     def test_what_belongs_to_training_is_refused_in_a_test(self, name: str, tmp_path):
-        value = {'callbacks': [print], 'plot_func': print, 'run_dir': tmp_path}[name]
+        value = {'callbacks': [print], 'plot_func': print, 'run_dir': tmp_path, 'resume': True}[name]
         with pytest.raises(ValueError, match=f'^{name} belongs to training: leave it out of a test'):
             dqn().learn(world(), 'test', **{name: value})
 

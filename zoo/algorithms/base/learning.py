@@ -124,7 +124,8 @@ def learn(
         network.check_trained()
     agent.forward.refresh()  # the weights may have been set since
     if mode == 'test':
-        for name, value in (('callbacks', callbacks), ('plot_func', plot_func), ('run_dir', run_dir)):
+        of_training = {'callbacks': callbacks, 'plot_func': plot_func, 'run_dir': run_dir, 'resume': values['resume']}
+        for name, value in of_training.items():
             if value not in ((), None, False):
                 raise InvalidValue(f'{name} belongs to training: leave it out of a test, which writes nothing.')
         env_seed = None if seed is None else _draw(seed, 'env/test')

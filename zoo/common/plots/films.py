@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from zoo.common.plots.playing import Plays, check_drawable, moments
 from zoo.common.tools.checks import is_integer, number, whole
 from zoo.common.tools.errors import InvalidValue, MissingPackage, unknown
 from zoo.common.tools.files import as_path, place_for, replacing
+
+log = logging.getLogger('zoo')
 
 #: Kinds of file, by the end of their name.
 KINDS = ('.gif', '.webp', '.png', '.mp4')
@@ -84,12 +87,16 @@ def _played(
     agent: Plays, env: Env, episodes: int, max_steps: int, seed: int | None, deterministic: bool
 ) -> Iterator[np.ndarray]:
     """The pictures of episodes, one at a time: together they would not fit into memory."""
-    steps = 0
+    steps = whole_ones = 0
     for episode in range(episodes):
         if steps < max_steps:
             for moment in moments(agent, env, None if episode else seed, max_steps - steps, deterministic):
                 yield moment.frame
             steps += moment.step
+            whole_ones += moment.ended
+    if whole_ones < episodes > 1:
+        told = 'The film has %d whole episodes of %d, since it ends after max_steps=%d: give more steps.'
+        log.warning(told, whole_ones, episodes, max_steps)
 
 
 def write(path: str | os.PathLike[str], frames: Iterable[np.ndarray], fps: float) -> Path:

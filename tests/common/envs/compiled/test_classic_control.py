@@ -82,6 +82,19 @@ def test_first_states_are_drawn_as_gymnasium_draws_them():
         assert abs(first.std() - (high - low) / 12**0.5) < 0.06 * (high - low)
 
 
+def test_the_time_limit_is_in_the_specification():
+    own, given = CompiledVectorEnv(task('CartPole-v1'), 2), CompiledVectorEnv(task('CartPole-v1'), 2, 7)
+    assert own.spec is not None and given.spec is not None
+    assert (own.spec.max_episode_steps, given.spec.max_episode_steps) == (500, 7)
+
+
+def test_an_action_that_is_no_whole_number_is_refused():
+    env = CompiledVectorEnv(task('CartPole-v1'), 2)
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match='has float64 values: give int64'):
+        env.step(np.array([0.0, 1.7]))
+
+
 def test_an_argument_that_it_does_not_take():
     with pytest.raises(InvalidType, match=r"does not take 'gravity' \(it takes sutton_barto_reward\)"):
         zoo.build_env('CartPole-v1', vectorized='compiled', nenv=2, gravity=3.0)

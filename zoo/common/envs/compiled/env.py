@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium
 import numpy as np
 import tensorflow as tf
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -51,6 +53,7 @@ class Compiled:
     steps: CompiledCopies
     state: CopiesState | None
     np_random: np.random.Generator
+    spec: EnvSpec | None
 
     def _prepare(self, functions: Functions, num_envs: int, limit: int | None, render_mode: str | None) -> None:
         if render_mode not in (None, 'rgb_array'):
@@ -59,6 +62,9 @@ class Compiled:
             raise InvalidValue(f'{type(functions).__name__} has no render(state) that would make a picture.')
         self.functions, self.render_mode, self.state = functions, render_mode, None
         self.steps = steps_of(functions, num_envs, limit)
+        self.spec = copy.copy(getattr(functions, 'spec', None))
+        if self.spec is not None:
+            self.spec.max_episode_steps = self.steps.copies.limit
 
     def seeds(self, seed: int | list[int] | None, count: int) -> list[int]:
         """Return the seeds of the copies, from 0 to 2^31 - 1."""
@@ -99,7 +105,6 @@ class CompiledEnv(Compiled, gymnasium.Env):
         self._prepare(functions, 1, max_episode_steps, render_mode)
         self.metadata = {'render_modes': ['rgb_array'] if hasattr(functions, 'render') else []}
         self.observation_space, self.action_space = functions.observation_space, functions.action_space
-        self.spec = getattr(functions, 'spec', None)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -135,7 +140,6 @@ class CompiledVectorEnv(Compiled, VectorEnv):
     ) -> None:
         self._prepare(functions, num_envs, max_episode_steps, render_mode)
         self.num_envs = num_envs
-        self.spec = getattr(functions, 'spec', None)
         self.metadata = {
             'autoreset_mode': AutoresetMode.SAME_STEP,
             'render_modes': ['rgb_array'] if hasattr(functions, 'render') else [],
@@ -183,5 +187,9 @@ def _refuse(options: dict[str, Any] | None) -> None:
 
 def _fitting(space: Any, batch: spaces.Flat) -> spaces.Flat:
     """Return actions as tensors in the dtypes of their space."""
-    found = {path: tf.constant(np.asarray(x, spaces.leaves(space)[path].dtype)) for path, x in spaces.tree_items(batch)}
+    leaves, found = spaces.leaves(space), {}
+    for path, x in spaces.tree_items(batch):
+        if np.asarray(x).dtype.kind == 'f' and leaves[path].dtype.kind != 'f':
+            raise InvalidValue(f'the action {x!r} has {np.asarray(x).dtype} values: give {leaves[path].dtype}.')
+        found[path] = tf.constant(np.asarray(x, leaves[path].dtype))
     return spaces.from_items(space, found)
