@@ -226,7 +226,7 @@ def save(
         if held is None and agent.ring is not None:
             told = 'the transitions of compiled environments are tensors, which no file holds'
             raise InvalidValue(f'{told}: give buffer=False, or train with checkpoint_buffer=True.')
-        if held is None:
+        if held is None and not agent.is_training:  # learn has said it
             log.warning('buffer=True saves nothing: this agent has no replay buffer.')
     return checkpoint.write(path, whole, state, held)
 

@@ -453,8 +453,7 @@ class Training:
             loop_state = {'steps': self.steps, 'train_steps': self.train_steps, 'scheduled': not final}
         path = self._checkpoint()
         with self._average.shown():
-            held = self.agent.replay is not None or self.agent.saved_buffer is not None
-            self.agent.save(path, buffer=self.checkpoint_buffer and held, loop_state=loop_state)
+            self.agent.save(path, buffer=self.checkpoint_buffer, loop_state=loop_state)
         self._last_checkpoint = path
 
     def _draw(self) -> None:
