@@ -58,6 +58,8 @@ CHOICE_SEED, CARD_SEED, CHECK_SEED = 10_000, 20_000, 30_000
 #: The most bytes of an agent in the package, for classic control, which every installation can build, and for others.
 IN_PACKAGE = {'classic_control': 1_000_000}
 IN_PACKAGE_ELSE = 300_000
+#: Arguments of the environment for films, where its own camera would not follow the agent.
+CAMERAS = {'Ant-v5': {'camera_name': 'track'}}
 #: How many standard errors of the difference ``--check`` allows.
 ALLOWED = 3.0
 
@@ -138,7 +140,8 @@ LISTED: list[Row] = [
     *rows('HalfCheetah-v5', 'TQC', 'TD3', seeds=3, long=True, train_steps=500_000),
     *rows('Hopper-v5', 'SAC', 'TD3', seeds=3, long=True),
     *rows('Walker2d-v5', 'SAC', 'TD3', seeds=3, long=True),
-    *rows('Ant-v5', 'PPO', 'SAC', 'TD3', seeds=3, long=True),
+    # Published scores are of Ant-v3, which showed no contact forces. With them PPO's seed 0 got 206 after 1M steps.
+    *rows('Ant-v5', 'PPO', 'SAC', 'TD3', seeds=3, long=True, env_params={'include_cfrc_ext_in_observation': False}),
     *rows('FetchPush-v4', 'TQC', 'SAC', seeds=1, long=True),
 ]
 ROWS = {one.name: one for one in LISTED}
@@ -277,7 +280,8 @@ def draw(name: str) -> dict[str, Any]:
     if not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
         os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
         os.environ.setdefault('MUJOCO_GL', 'osmesa')
-    env = run.build_env(FILM_SEED, nenv=1, vectorized=False, render_mode='rgb_array')
+    view = CAMERAS.get(ROWS[name].env_id, {})
+    env = run.build_env(FILM_SEED, nenv=1, vectorized=False, render_mode='rgb_array', **view)
     try:
         draw_film(run.load(), env, picture(name, '.webp'))
     finally:
