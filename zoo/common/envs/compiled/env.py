@@ -63,7 +63,7 @@ class Compiled:
         self.functions, self.render_mode, self.state = functions, render_mode, None
         self.steps = steps_of(functions, num_envs, limit)
         self.spec = copy.copy(getattr(functions, 'spec', None))
-        if self.spec is not None:
+        if isinstance(self.spec, EnvSpec):
             self.spec.max_episode_steps = self.steps.copies.limit
 
     def seeds(self, seed: int | list[int] | None, count: int) -> list[int]:
