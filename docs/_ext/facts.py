@@ -130,7 +130,10 @@ def parameters(name: str) -> str:
         is_shared = key in usual and usual[key] == param.default and key != 'train_steps'
         (shared if is_shared else own).append(param)
     summary = 'Parameters of <code>learn</code> that all algorithms share'
-    notes = ['The defaults here are those of the class. [Environments have others](../howto/training.md#defaults).']
+    notes = [
+        'The tables show the defaults of the class.',
+        '[An environment has other defaults](../howto/training.md#defaults).',
+    ]
     if 'optimizers_list' in cls.declared():
         notes.append('`zoo.train` also takes `learning_rate`, for every optimizer.')
         notes.append("In the four lines it is `alg_params['optimizers_list'][0]['learning_rate']`.")

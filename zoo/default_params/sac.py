@@ -98,9 +98,8 @@ TUNED: dict[str, dict[str, Any]] = {
         'normalize_obs': True,
         'network': {'hidden': [64, 64]},
     },
-    # Our own, tried on seed 100. With the usual target of the entropy, -4, the noise was too small to touch the object:
-    # no success beyond chance in 70,000 steps. With 0 half of the episodes succeed after 115,000. One update for four
-    # steps is enough. The rate of the targets is TQC's source's.
+    # Our own, tried on seed 100. With the usual target of the entropy, -4, the noise became too small to touch the
+    # object. One update for four steps is enough. The rate of the targets is the one of TQC's source.
     'FetchPush-v4': {
         'train_steps': 300_000,
         'nenv': 8,

@@ -117,20 +117,18 @@ def _tests(args: Any, found: Any) -> Any:
     """
     if args.evaluate is not None and args.no_evaluate:
         raise InvalidValue('--evaluate and --no-evaluate contradict each other: leave one out.')
-    changes: dict[str, Any] = {}
+    given: dict[str, Any] = {} if isinstance(found, bool) else found.arguments
     if args.evaluate is not None:  # as often as was asked for
-        changes = {'every': args.evaluate, 'share': None}
+        given |= {'every': args.evaluate, 'share': None}
     if args.stop_at is not None:
-        if args.no_evaluate or not (changes or hasattr(found, 'arguments')):
+        if args.no_evaluate or not given:
             raise InvalidValue('--stop-at goes with --evaluate STEPS, which says how often the agent is tested.')
-        changes['stop_at'] = args.stop_at
-    if args.no_evaluate:
+        given['stop_at'] = args.stop_at
+    if args.no_evaluate or not (found or given):
         return False
     from zoo.callbacks import KeepBest
 
-    if not changes:
-        return KeepBest() if found is True else found
-    return KeepBest(**(found.arguments if isinstance(found, KeepBest) else {}) | changes)
+    return KeepBest(**given)
 
 
 def _resume(args: Any, callbacks: list[Any]) -> Any:

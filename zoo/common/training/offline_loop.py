@@ -86,8 +86,8 @@ def _warn_of_other_data(training: Training, found: Mapping[str, np.ndarray]) -> 
         away = np.abs(joined(found[path])[1] - moments.mean) * moments.scale
         if away.max(initial=0.0) > 1.0:
             training.warn(
-                'The mean of %s in this dataset is %.3g standard deviations away from that of an earlier call. The '
-                'agent goes on normalizing by the earlier one; a new agent would normalize by this one.',
+                'The mean of %s in this dataset is %.3g standard deviations away from the mean of the earlier dataset. '
+                'The agent still normalizes by the earlier dataset. A new agent normalizes by this dataset.',
                 repr(path) if path else 'the observations',
                 away.max(),
             )

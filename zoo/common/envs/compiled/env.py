@@ -189,7 +189,8 @@ def _fitting(space: Any, batch: spaces.Flat) -> spaces.Flat:
     """Return actions as tensors in the dtypes of their space."""
     leaves, found = spaces.leaves(space), {}
     for path, x in spaces.tree_items(batch):
-        if np.asarray(x).dtype.kind == 'f' and leaves[path].dtype.kind != 'f':
-            raise InvalidValue(f'the action {x!r} has {np.asarray(x).dtype} values: give {leaves[path].dtype}.')
-        found[path] = tf.constant(np.asarray(x, leaves[path].dtype))
+        given, dtype = np.asarray(x), leaves[path].dtype
+        if given.dtype.kind == 'f' and dtype.kind != 'f':
+            raise InvalidValue(f'the action {x!r} has {given.dtype} values: give {dtype}.')
+        found[path] = tf.constant(given, dtype)
     return spaces.from_items(space, found)
