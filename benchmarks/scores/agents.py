@@ -279,7 +279,6 @@ def draw(name: str) -> dict[str, Any]:
     draw_curve(run, picture(name, '.png'))
     if not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
         os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
-        os.environ.setdefault('MUJOCO_GL', 'osmesa')
     view = CAMERAS.get(ROWS[name].env_id, {})
     env = run.build_env(FILM_SEED, nenv=1, vectorized=False, render_mode='rgb_array', **view)
     try:

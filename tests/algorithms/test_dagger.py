@@ -273,6 +273,14 @@ class TestRefusals:
         with pytest.raises(ValueError, match=r"^the expert's observation_space .*: give an expert for this environ"):
             made(Counting()).learn(Counting(), expert=zoo.load('PPO/CartPole-v1'), train_steps=6, **SHORT)
 
+    def test_an_agent_for_images_of_another_scale(self):
+        seen, known = (Box(0, high, (8, 8, 1), np.float32) for high in (255, 1))
+        action = Box(-1.0, 1.0, (2,), np.float32)
+        expert = zoo.algorithms.PPO(known, action)
+        told = "the expert's observation_space has images from 0 to 1, but this agent was made for images from 0 to 255"
+        with pytest.raises(ValueError, match=told):
+            DAgger(seen, action).learn(toys.AnySpaces(seen, action), expert=expert, train_steps=6, **SHORT)
+
     def test_roles(self):
         env = zoo.build_env(Counting, 'gymnasium')
         with pytest.raises(ValueError, match=r'DAgger trains in one process: give roles=None\.$'):

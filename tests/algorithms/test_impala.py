@@ -219,6 +219,11 @@ def test_a_twin_has_the_earlier_rollouts_too():
     assert agent._kept is not twin._kept
 
 
+def test_exact_resume_needs_a_checkpoint_of_all_rollouts():
+    with pytest.raises(ValueError, match='exact_resume=True cannot be kept with replayed, whose rollouts no checkpo'):
+        make().learn(toys.AnySpaces(VECTOR, Discrete(3)), train_steps=10, replayed=2, exact_resume=True, run_dir=False)
+
+
 def test_what_means_nothing_here_is_refused():
     for name, value in (('normalize_reward', True), ('gae_lambda', 0.9)):
         with pytest.raises(ValueError, match=f'{name}'):

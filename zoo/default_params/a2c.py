@@ -18,10 +18,11 @@ COMMON: dict[str, Any] = {
     'optimizer': {'name': 'RMSprop', 'learning_rate': 7e-4, 'rho': 0.99, 'epsilon': 1e-5},
 }
 
-#: Most environments with Box actions. The source explores with state-dependent noise (`use_sde`); Gaussian here.
+#: Most environments with Box actions.
 _CONTINUOUS: dict[str, Any] = {
     'nenv': 4,
     'horizon': 8,
+    'use_sde': True,
     'gae_lambda': 0.9,
     'value_coef': 0.4,
     'log_std_init': -2.0,

@@ -210,6 +210,21 @@ class TestSettings:
         with pytest.raises(ValueError, match=f'^{re.escape(message)}'):
             agent.predict(given)
 
+    def test_the_next_step_acts_with_the_weights_that_a_callback_set(self):
+        taken: list[int] = []
+
+        class Noting(toys.AnySpaces):
+            def step(self, action: Any) -> Any:
+                taken.append(int(action))
+                return super().step(action)
+
+        def push(training: Any) -> None:
+            training.agent.networks['actor'].head.layers[-1].bias.assign([0.0, 99.0, 0.0])
+
+        env = Noting(VECTOR, Discrete(3))
+        ppo().learn(env, train_steps=40, horizon=20, epochs=1, callbacks=[push], run_dir=False, verbose=0, seed=0)
+        assert set(taken[:20]) == {0, 1, 2} and taken[20:] == [1] * 20
+
     def test_a_callback_may_answer_as_numpy_does(self):
         result = dqn().learn(world(), run_dir=False, callbacks=[lambda t: np.False_], log_every=10, **OFF)
         assert result.steps == 10

@@ -316,6 +316,10 @@ GRAPHS: dict[str, tuple[Space, Callable[[], Any]]] = {
         VECTOR,
         lambda: keras.Sequential([keras.layers.Dense(6), keras.layers.LayerNormalization(center=False)]),
     ),
+    'layer norm by the root mean square': (
+        VECTOR,
+        lambda: keras.Sequential([keras.layers.Dense(6), keras.layers.LayerNormalization(rms_scaling=True)]),
+    ),
     'functional': (VECTOR, lambda: functional()),
     'tensorlayer': (VECTOR, lambda: pytest.importorskip('tensorlayer') and {'hidden': [8], 'layers': 'tensorlayer'}),
 }

@@ -206,6 +206,17 @@ def test_callbacks_are_called_where_they_are_due():
     assert seen == [30, 60, 90, 100]
 
 
+def test_who_watches_does_not_change_the_training():
+    found = []
+    for every in (None, 7):
+        agent, env = made('DQN', 2)
+        watch = [] if every is None else [Every(every, lambda training: None)]
+        params = {'train_steps': 100, 'explore_steps': 10, 'batch_size': 8, 'buffer_size': 50}
+        agent.learn(env, 'train', **params, callbacks=watch, log_every=None if every is None else 11, **QUIET)
+        found.append(weights(agent))
+    np.testing.assert_array_equal(*found)
+
+
 def test_a_second_call_keeps_the_transitions():
     agent, env = made('DQN', 2)
     params = {'explore_steps': 10, 'batch_size': 8, 'buffer_size': 50}

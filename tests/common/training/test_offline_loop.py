@@ -148,6 +148,14 @@ class TestLearning:
             assert moments.count == len(obs)
             np.testing.assert_allclose(moments.mean, obs.mean(0), rtol=1e-5)
 
+    def test_the_same_episodes_beside_new_ones_are_not_counted_again(self, path):
+        agent = made('TD3BC', normalize_obs=True)
+        given = {'batch_size': 4, 'run_dir': False, 'verbose': 0}
+        agent.learn(None, dataset=path, train_updates=2, **given)
+        for share in (None, 0.5):
+            agent.learn(Still(), recorded=path, recorded_share=share, train_steps=2, explore_steps=0, **given)
+        assert next(iter(agent.statistics.values())).count == 15 + 4
+
     def test_a_recurrent_network_learns_from_sequences_of_recorded_steps(self, path):
         net = {**SMALL, 'recurrent': 'gru', 'recurrent_units': 4}
         agent = zoo.algorithms.SAC(SPACE, CONTINUOUS, net_list=[net] * 3, sequence_length=3, burn_in=2)
@@ -313,7 +321,7 @@ class TestRefusals:
         far = [episode._replace(obs=episode.obs + 50) for episode in episodes()]
         (mean,) = [moments.mean.copy() for moments in agent.statistics.values()]
         agent.learn(None, dataset=zoo.open_dataset(far, SPACE, CONTINUOUS), **given)
-        assert 'The mean of the observations in this dataset is' in caplog.text
+        assert 'The mean of the observations in these recorded episodes is' in caplog.text
         np.testing.assert_array_equal(next(iter(agent.statistics.values())).mean, mean)
 
     def test_updates_without_a_dataset(self):

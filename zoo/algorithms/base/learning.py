@@ -366,6 +366,11 @@ def _train(
         _warn_of_still_targets(agent, settings.train_steps - start, values)
     elif settings.checkpoint_buffer:
         log.warning('checkpoint_buffer=True changes nothing, since %s has no replay buffer.', type(agent).__name__)
+    if settings.exact_resume and values.get('replayed'):
+        raise InvalidValue(
+            'exact_resume=True cannot be kept with replayed, whose rollouts no checkpoint holds: replayed=0, or '
+            'exact_resume=False.'
+        )
     # The goals are read before anything is written or started: they may be refused.
     if values.get('her') is not None:
         if env is None:

@@ -118,7 +118,8 @@ def _is_plain_dense(layer: keras.layers.Layer) -> bool:
 def _is_layer_norm(layer: keras.layers.Layer) -> bool:
     """Whether it normalizes vectors over their entries, with a scale and a shift, in float32."""
     kinds = keras.layers.LayerNormalization, LayerNormalization
-    return type(layer) in kinds and layer.scale and layer.center and layer.compute_dtype == 'float32'
+    full = type(layer) in kinds and layer.scale and layer.center and not getattr(layer, 'rms_scaling', False)
+    return full and layer.compute_dtype == 'float32'
 
 
 def _dense(layer: keras.layers.Dense, norm: BatchRenormalization | None) -> Converted:

@@ -43,14 +43,14 @@ def learn_compiled(
     agent, copies = training.agent, experience.env.steps.copies
     static = copies, agent.behavior, ring, batch_size, update_every, updates
     call = experience.compiled(static, _call_of(agent, *static))
+    seed = experience.draw_call_seed()  # a call gives the next one's, so that it does not matter where calls end
     while not training.done:
         agent.progress = training.progress
         count = min(CALL_STEPS, -(-training.steps_to_next // copies.num_envs))
         explored = explore_steps if agent.data_steps else agent.steps  # a policy from a dataset explores by itself
         numbers = [count, ring.written, training.steps, explored, agent.updates]
         numbers += [training.train_steps, needed, explore_steps]
-        seed = experience.draw_call_seed()
-        now, reward, done, made, bad, result = call(experience.now, np.array(numbers, np.int32), seed)
+        now, seed, reward, done, made, bad, result = call(experience.now, np.array(numbers, np.int32), seed)
         experience.went_on(now)
         ring.written += count
         if int(bad) < count:
@@ -106,9 +106,9 @@ def _call_of(
 
         start = (tf.constant(0), now, ring.tensors(), seed, tf.constant(0), count, metrics_like, rewards, dones)
         found = tf.while_loop(lambda t, *_: t < count, one_step, start, parallel_iterations=1)
-        _, now, tensors, _, made, bad, metrics, rewards, dones = found
+        _, now, tensors, following, made, bad, metrics, rewards, dones = found
         ring.keep(tensors)
         result = tf.concat([metrics, agent.forward.pack()], 0)
-        return now, rewards.stack(), dones.stack(), made, bad, result
+        return now, following, rewards.stack(), dones.stack(), made, bad, result
 
     return run

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from zoo.common import spaces
+from zoo.common.adaptors import action as actions
+from zoo.common.adaptors import observation as observations
 from zoo.common.adaptors.observation import mask_path
 from zoo.common.datasets.opening import check_sources
 from zoo.common.datasets.replaying import ADDED, TOO_SMALL, check_allowed, fill
@@ -18,7 +20,7 @@ from zoo.common.tools.errors import InvalidValue, a_type
 from zoo.common.tools.params import at_least, between
 from zoo.common.training.agent import Agent
 from zoo.common.training.experience import Steered
-from zoo.common.training.offline_loop import row_bytes, updates_at_once
+from zoo.common.training.offline_loop import observe_recorded, row_bytes, updates_at_once
 from zoo.common.training.training import Training
 
 
@@ -46,8 +48,8 @@ class Labels:
         self.is_agent = hasattr(expert, 'action_adaptor')
         self._state: np.ndarray | None = None
         if self.is_agent:
-            for kind in ('observation_space', 'action_space'):
-                reason = spaces.mismatch(getattr(agent, kind), getattr(expert, kind))
+            for kind, adaptor in (('observation_space', observations), ('action_space', actions)):
+                reason = adaptor.mismatch(getattr(agent, kind), getattr(expert, kind))
                 if reason is not None:
                     raise InvalidValue(f"the expert's {kind} {reason}: give an expert for this environment.")
 
@@ -141,8 +143,7 @@ def learn_from_labels(
             training.warn(ADDED, before, count)
         if len(replay) < count:
             training.warn(TOO_SMALL, count, len(replay))
-        if not (training.steps and agent.observed_recordings):
-            agent.observe_moments(collected.take())
+        observe_recorded(training, collected.take())
         if not agent.updates:
             _fit(agent, replay, updates, batch_size)
     while not training.done:

@@ -22,7 +22,7 @@ from zoo.common.training.collection import Collection
 from zoo.common.training.experience import Gradients, PerturbedEpisodes, ReplayBuffer, Rollouts, Steps, Streams
 from zoo.common.training.experience_of import IN_PYTHON
 from zoo.common.training.interactive import learn_from_labels
-from zoo.common.training.offline_loop import Compress, Hindsights, learn_from_data
+from zoo.common.training.offline_loop import Compress, Hindsights, learn_from_data, observe_recorded
 from zoo.common.training.training import Training
 
 
@@ -271,8 +271,7 @@ def _data_beside(training: Training, experience: Steps, recorded: Any, compress:
     data = replay_of(agent, recorded, agent.action_adaptor, agent.sampling, compress, collected)
     if agent.sampling.priorities is not None and training.steps:
         training.warn('No checkpoint holds the priorities of recorded episodes that are kept beside: they begin anew.')
-    if not (training.steps and agent.observed_recordings):
-        agent.observe_moments(collected.take(1 / experience.learners))
+    observe_recorded(training, collected.take(1 / experience.learners))
     return data
 
 
@@ -304,8 +303,7 @@ def _replay_here(
             training.warn(ADDED, before, count)
         if len(replay) < count:
             training.warn(TOO_SMALL, count, len(replay))
-        if not (training.steps and agent.observed_recordings):
-            agent.observe_moments(collected.take(1 / experience.learners))
+        observe_recorded(training, collected.take(1 / experience.learners))
     return replay
 
 

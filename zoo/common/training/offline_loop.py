@@ -52,11 +52,7 @@ def learn_from_data(
     replay = replay_of(agent, dataset, agent.action_adaptor, agent.sampling, compress, collected)
     if agent.sampling.to_the_end:
         replay.sum_to_the_end()
-    found = collected.take(1 / experience.learners)
-    if not agent.observed_recordings:  # by an earlier call, or before the interruption
-        agent.observe_moments(found)
-    elif not training.steps:
-        _warn_of_other_data(training, found)
+    observe_recorded(training, collected.take(1 / experience.learners))
     hindsight = None
     if her is not None:
         assert training.goals is not None  # learn has looked for them
@@ -80,14 +76,22 @@ def learn_from_data(
         training.updated(metrics)
 
 
-def _warn_of_other_data(training: Training, found: Mapping[str, np.ndarray]) -> None:
-    """Warn if the data are not like those by which the agent normalizes, which stay."""
-    for path, moments in training.agent.statistics.items():
+def observe_recorded(training: Training, found: Mapping[str, np.ndarray]) -> None:
+    """Take recorded observations into the running statistics, once.
+
+    The agent has done so in an earlier call, or before the interruption? It then normalizes as before, and a warning
+    says if these observations are not like the earlier ones.
+    """
+    agent = training.agent
+    if not agent.observed_recordings:
+        agent.observe_moments(found)
+        return
+    for path, moments in {} if training.steps else agent.statistics.items():
         away = np.abs(joined(found[path])[1] - moments.mean) * moments.scale
         if away.max(initial=0.0) > 1.0:
             training.warn(
-                'The mean of %s in this dataset is %.3g standard deviations away from the mean of the earlier dataset. '
-                'The agent still normalizes by the earlier dataset. A new agent normalizes by this dataset.',
+                'The mean of %s in these recorded episodes is %.3g standard deviations away from the mean of the '
+                'earlier ones. The agent still normalizes by the earlier ones. A new agent normalizes by these.',
                 repr(path) if path else 'the observations',
                 away.max(),
             )

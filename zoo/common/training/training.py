@@ -406,6 +406,8 @@ class Training:
     def _call(self, callback: Callable[[Training], bool | None]) -> None:
         with self._average.shown():
             answer = callback(self)
+        if not str(callback.__module__).startswith('zoo.'):
+            self.agent.forward.refresh()  # it may have set weights
         if isinstance(answer, bool | np.bool_) and not answer:
             self._stopped = True
             if not str(callback.__module__).startswith('zoo.'):  # zoo's own say why
