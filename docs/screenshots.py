@@ -105,7 +105,7 @@ def comparing(page: Page) -> None:
         page.run('document.querySelectorAll(arguments[0])[arguments[1]].click()', ticks, i)
         until(lambda i=i: page.count('.zoo-overlay polyline') > i, 'curves side by side')
     page.click('open')
-    until(lambda: page.text('.zoo-opened-run'), 'an open run')
+    until(lambda: 'train_steps' in page.text('.zoo-opened-run'), 'its program and configuration')
 
 
 def take(page: Page, begin: str, name: str, height: int) -> None:

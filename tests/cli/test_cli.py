@@ -154,6 +154,15 @@ def test_lists(capsys):
     assert re.search(r'gamma +0.98, elsewhere 0.99', there) and 'value_coef' not in there
 
 
+def test_a_class_in_the_working_directory_is_found(tmp_path: Path, capsys, monkeypatch):
+    bases = 'from gymnasium.envs.classic_control import CartPoleEnv as Base'
+    (tmp_path / 'carts_of_mine.py').write_text(f'{bases}\nclass Cart(Base):\n    pass\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, 'path', [path for path in sys.path if path not in ('', str(tmp_path))])
+    assert 'Defaults of PPO in carts_of_mine:Cart' in said(capsys, 'describe', 'PPO', 'carts_of_mine:Cart')[1]
+    assert 'one of your own is trained in a program' in said(capsys, 'describe', 'carts_of_mine:Cart')[2]
+
+
 def test_check(tmp_path: Path, capsys, monkeypatch):
     assert said(capsys, 'check', 'CartPole-v1', '--steps', '50') == (0, 'no problem found\n', '')
     bad = 'import gymnasium\nclass Bad(gymnasium.Env):\n    observation_space = None\n    action_space = None\n'

@@ -10,7 +10,7 @@ from typing import Any
 
 import zoo
 from zoo import algorithms
-from zoo.cli.values import env_names, env_types
+from zoo.cli.values import env_names, env_types, find_packages
 from zoo.common.tools.errors import InvalidValue
 
 #: How many algorithms a command takes.
@@ -85,6 +85,8 @@ def settle(args: argparse.Namespace, more: list[str]) -> None:
         given = found
     args.environments = given
     args.environment = given[0] if given else None
+    for name in given:
+        find_packages(name)
     if words:
         raise InvalidValue(f'{words[0]!r} is one word too many. See zoo {args.command} --help.')
     if getattr(args, 'resume', None) is not None or getattr(args, 'config', None) is not None:

@@ -185,7 +185,7 @@ class RunsTable:
 
 
 def _label(row: RunRow, among: list[RunRow]) -> str:
-    """Return a label: algorithm, environment if there are several, differing settings, part of the name."""
+    """Return a label: algorithm, environment if there are several, differing settings, seed or part of the name."""
     label = row.run.algorithm
     if len({other.run.environment for other in among}) > 1:
         label += f' {row.run.environment}'
@@ -195,4 +195,7 @@ def _label(row: RunRow, among: list[RunRow]) -> str:
     differs = keywords(differ)
     label += f' {differs}' if differs and len(differs) < 60 else ''
     same = [other for other in among if (other.run.algorithm, other.differs) == (row.run.algorithm, row.differs)]
-    return f'{label} ({row.name.rpartition("_")[2]})' if len(same) > 1 else label
+    if len(same) < 2:
+        return label
+    seeds = {other.run.seed for other in same}
+    return f'{label} seed={row.run.seed}' if len(seeds) == len(same) else f'{label} ({row.name.rpartition("_")[2]})'

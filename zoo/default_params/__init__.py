@@ -84,6 +84,11 @@ def call_default_params(
         ValueError: no environment; an unknown algorithm, environment type, kind of layers, dtype or recurrent layer; a
             space that the algorithm cannot act in; an algorithm that cannot be recurrent.
     """
+    if env is None:
+        raise InvalidValue(
+            'call_default_params needs an environment. Without one, zoo.train(alg, dataset=…) has the defaults, and an '
+            'agent such as IQL(data.observation_space, data.action_space) those of its class.'
+        )
     if not isinstance(env, Env | VectorEnv):
         raise InvalidValue(
             f'call_default_params needs an environment, not {env!r}: make it with build_env({env!r}) first.'

@@ -69,6 +69,11 @@ class Run:
         return str(self.config.get('environment', ''))
 
     @property
+    def has_environment(self) -> bool:
+        """Whether it was trained in an environment, or tested in one: a dataset is learned from without."""
+        return self.config.get('copies') != 0
+
+    @property
     def seed(self) -> int | None:
         """Seed of ``learn``."""
         return self.config.get('seed')
@@ -276,6 +281,11 @@ class Run:
                 f'{self.environment} by build_env and hand it to the agent of zoo.load.'
             )
         made_with = self.config['made_with']
+        if not self.has_environment:
+            told = f'{self.name} was trained without an environment'
+            raise InvalidValue(
+                f'{told}: build one and give it to the learn of zoo.load(run).', shell=f'{told}: test it in a program.'
+            )
         if made_with is None:
             told = f'{self.name} was trained in {self.environment}, which no name makes'
             raise InvalidValue(

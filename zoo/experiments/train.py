@@ -250,7 +250,8 @@ def resume(
             begun with.
         evaluate: as for :func:`train`; None: as before, with the best agent so far.
         callbacks, plot_func: as for ``learn``.
-        env: the environment; None: built again, which needs an environment with a name.
+        env: the environment; None: built again, which needs an environment with a name. A run without an environment
+            goes on without.
         net_list: networks of the same shapes, if the run has networks that were defined in Python; as for ``zoo.load``.
         **changes: parameters of ``learn`` that do not change what is learned: ``verbose``, ``log_every``, …; and
             ``dataset`` or ``recorded``, if the run learned from episodes that no path names: from memory, or some of a
@@ -293,7 +294,7 @@ def resume(
             raise InvalidValue(f'{told}: give it again, zoo.resume(…, {name}=…).')
     if train_steps is not None:
         learn_params[algorithms.length_of(found.algorithm, learn_params)] = train_steps
-    built = found.build_env(found.seed) if env is None else None
+    built = found.build_env(found.seed) if env is None and found.has_environment else None
     env = built if env is None else env
     learn_params |= {'resume': True, 'run_dir': found.path}
     own = KeepBest.of_run(found.path) if evaluate is None else None

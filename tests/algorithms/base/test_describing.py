@@ -165,6 +165,11 @@ def test_the_first_lines_of_other_libraries():
             algorithms.PPO(**given)
     with pytest.raises(ValueError, match=r"^PPO is made of spaces, not of the name 'MlpPolicy'"):
         algorithms.PPO('MlpPolicy', env, verbose=1)
+    mine = type('Mine', (algorithms.PPO,), {})
+    with pytest.raises(ValueError, match=r"^Mine .*call_default_params\(env, env_type, 'PPO'\), or Mine\(env\.obs"):
+        mine(env)
+    with pytest.raises(ValueError, match=r'Mine\(env\.single_observation_space, env\.single_action_space\)'):
+        mine(gymnasium.make_vec('CartPole-v1', 2))
     agent = algorithms.PPO(*SPACES, net_list=[{'hidden': [4]}] * 2)
     with pytest.raises(ValueError, match="'total_timesteps': it is called 'train_steps' here"):
         agent.learn(total_timesteps=10)

@@ -90,13 +90,14 @@ class TestOwnForms:
         assert [path.name for path in tmp_path.iterdir()] == [f'data{ending}']
 
     def test_a_file_of_version_0_1_opens(self, rng, tmp_path):
-        """Its ``about`` has no environment; the rest is the same."""
+        """Its ``about`` has neither the environment nor what was inferred; the rest is the same."""
         episodes = random_episodes(rng, SPACES['stack'], Discrete(5), 3)
         path = zoo.open_dataset(episodes, SPACES['stack'], Discrete(5)).save(tmp_path / 'new.npz').path
         with np.load(path) as held:
             arrays = dict(held)
         about = json.loads(str(arrays['about']))
         assert about.pop('environment', 0) is None
+        assert about.pop('inferred') == []
         assert about.keys() == {'format', 'version', 'observation_space', 'action_space'}
         np.savez_compressed(tmp_path / 'old.npz', **arrays | {'about': np.array(json.dumps(about))})
         dataset = zoo.open_dataset(tmp_path / 'old.npz')
@@ -318,6 +319,30 @@ class TestEpisodes:
     def one(self, **changes: Any) -> dict[str, Any]:
         found = {'obs': np.zeros((4, 3), np.float32), 'action': [0, 1, 2], 'reward': [1, 2.5, 3]}
         return found | {'terminated': True, 'truncated': False} | changes
+
+    def test_arrays_of_the_d4rl_form_have_to_be_in_a_file(self):
+        refused('that is the D4RL form, which has to be in a file', {'observations': np.zeros((4, 3))})
+
+    @pytest.mark.parametrize('ending', ['.npz', ''])
+    @pytest.mark.parametrize('dtype', [np.float32, np.float64])
+    def test_a_file_of_inferred_spaces_takes_an_agents(self, rng, tmp_path, dtype, ending):
+        obs, action = Box(-9.0, 9.0, (3,), dtype), Box(-2.0, 2.0, (1,), np.float32)
+        episodes = random_episodes(rng, Box(-9.0, 9.0, (3,), np.float64), action, 4)
+        inferred = zoo.open_dataset(episodes)
+        saved = inferred.save(tmp_path / f'log{ending}')
+        assert saved.action_space == inferred.action_space != action
+        assert zoo.open_dataset([str(saved.path), str(saved.path)]).save(tmp_path / 'both').source.inferred
+        given = zoo.open_dataset(saved.path, action_space=action)
+        assert given.action_space == action and given.observation_space == inferred.observation_space
+        again = pickle.loads(pickle.dumps(given))
+        assert again.action_space == action
+        assert_same(again, episodes)
+        agent = zoo.algorithms.BC(obs, action, net_list=[{'hidden': [4]}])
+        for source in (saved.path, saved, given, given.save(tmp_path / f'more{ending}')):
+            agent.learn(None, dataset=source, train_updates=2, batch_size=2, run_dir=False, verbose=0)
+        narrow = Box(-0.01, 0.01, (1,), np.float32)
+        refused(r'the action has the value .*which is not in Box', saved.path, action_space=narrow)
+        refused('its space declares', given.path, action_space=Box(-2.0, 2.0, (2,), np.float32))
 
     def test_spaces_are_inferred(self):
         dataset = zoo.open_dataset([self.one(), self.one(action=[4, 1, 0], obs=np.ones((4, 3), np.float16))])

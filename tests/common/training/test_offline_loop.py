@@ -333,11 +333,11 @@ class TestRefusals:
         given = {'train_steps': 2, 'batch_size': 2, 'explore_steps': 10, 'run_dir': False, 'verbose': 0}
         agent = made(alg)
         agent.learn(Still(), **given)
-        line = f'{alg} trains in the environment alone: dataset=… gives it recorded episodes to learn from.'
+        line = f'{alg} begins without recorded episodes: dataset=… gives it some to learn from.'
         assert (line in caplog.text) == told
         caplog.clear()
         agent.learn(Still(), **given)
-        assert 'trains in the environment alone' not in caplog.text
+        assert 'begins without recorded episodes' not in caplog.text
 
     def test_no_environment_and_no_dataset(self):
         with pytest.raises(ValueError, match='learn needs an environment'):
@@ -467,6 +467,13 @@ class TestTrain:
     def test_neither_an_environment_nor_a_dataset(self):
         with pytest.raises(ValueError, match='the environment is missing'):
             zoo.train('TD3', run_dir=False)
+
+    def test_a_run_without_an_environment_goes_on_without(self, path, tmp_path):
+        given = {'dataset': path, 'batch_size': 4, 'verbose': 0}
+        zoo.train('TD3BC', train_updates=4, run_dir=tmp_path / 'run', **given)
+        assert zoo.resume(tmp_path / 'run', train_steps=6, verbose=0).agent.updates == 6
+        with pytest.raises(ValueError, match='^run was trained without an environment: build one and give it to the'):
+            zoo.open_run(tmp_path / 'run').build_env()
 
     @pytest.mark.parametrize('name', ['dataset', 'recorded'])
     def test_some_episodes_of_a_file_are_not_resumed_as_all_of_it(self, name, tmp_path):

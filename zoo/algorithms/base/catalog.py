@@ -26,6 +26,8 @@ def named(name: object) -> str:
     if found is not None:
         return found
     told = ALGORITHMS.get(name.lower()) if isinstance(name, str) else None
+    if isinstance(name, str) and ':' in name:
+        told = 'a name is that of a class here, such as PPO, and one of your own is trained in a program'
     raise InvalidValue(unknown('algorithm', name, NAMES) if told is None else f'unknown algorithm {name!r}: {told}.')
 
 

@@ -178,7 +178,7 @@ def _check_data(agent: Agent, values: dict[str, Any], given: dict[str, Any], ren
                 'to train in the environment.'
             )
         if agent.loop.data_first and values['recorded'] is None and not agent.steps:
-            log.warning('%s trains in the environment alone: dataset=… gives it recorded episodes to learn from.', name)
+            log.warning('%s begins without recorded episodes: dataset=… gives it some to learn from.', name)
         return
     if 'train_steps' in given and 'train_updates' not in given:
         raise InvalidValue(
@@ -459,7 +459,14 @@ def _resumed(agent: Agent, train_steps: Any, kind: str) -> tuple[int, int]:
     ``kind`` is what a step is called, ``'step'`` or ``'update'``.
     """
     if agent.loop_state is None:
-        raise InvalidValue('resume=True goes on with an interrupted training: load a checkpoint of one first.')
+        told = 'resume=True goes on with an interrupted training'
+        if agent.updates:
+            steps = f'{agent.steps:,} steps' if agent.steps else f'{agent.updates:,} updates'
+            raise InvalidValue(
+                f"{told}, but this agent's has ended, after {steps} in all: leave resume out to train it further, or "
+                f'zoo.resume(run, train_{kind}s=…) goes on in its folder.'
+            )
+        raise InvalidValue(f'{told}: load a checkpoint of one first.')
     start, end = agent.loop_state['steps'], agent.loop_state['train_steps']
     if train_steps is None:
         return start, end

@@ -42,7 +42,8 @@ def note(
         inexact: whether it goes on where no checkpoint was due.
     """
     known = About(name or '') if env is None else about(env)
-    of_env = {'environment': known.name, 'env_type': known.type, 'copies': known.copies}
+    copies = 0 if env is None else known.copies
+    of_env = {'environment': known.name, 'env_type': known.type, 'copies': copies}
     of_env |= {} if known.made_by is None else {'made_by': known.made_by}
     # Every call of learn in this folder, and the callbacks of all: zoo.as_config says whether a file can.
     before = config_in(folder) if resumed or agent.steps else {}

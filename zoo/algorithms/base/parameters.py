@@ -199,7 +199,7 @@ class Parameterized(Updating):
         cls, known = type(self), type(self).declared()
         by_position = [name for name in cls.by_position if name in known]
         values = dict(zip(by_position, args, strict=False)) | dict(given)
-        _check_spaces(cls.__name__, values)
+        _check_spaces(cls, values)
         for name in given:
             if name not in known:
                 raise InvalidValue(_unknown_param(cls, name, known))
@@ -232,7 +232,8 @@ class Parameterized(Updating):
             low, high = min(box.low.min() for box in boxes), max(box.high.max() for box in boxes)
             raise InvalidValue(
                 f'{cls.__name__} needs a Box with finite bounds, but this one reaches from {low} to '
-                f'{high}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO.'
+                f'{high}: wrap the environment in gymnasium.wrappers.ClipAction with bounds, or use PPO. Recorded '
+                'episodes without an environment: zoo.open_dataset(path, action_space=Box(low, high, …)).'
             )
 
     @classmethod
@@ -328,12 +329,15 @@ def _unknown_param(cls: type[Parameterized], name: str, known: Iterable[str]) ->
     return params.refusal(f'parameter of {cls.__name__}', name, known, elsewhere)
 
 
-def _check_spaces(name: str, given: Mapping[str, Any]) -> None:
+def _check_spaces(cls: type[Any], given: Mapping[str, Any]) -> None:
     """Refuse anything but spaces, by a ValueError that says how to make an agent: other libraries take environments."""
-    how = (
-        f"{name}(**alg_params) with alg_params, learn_params = call_default_params(env, env_type, '{name}'), or "
-        f'{name}(env.observation_space, env.action_space)'
-    )
+    name = cls.__name__
+    known = [base.__name__ for base in cls.__mro__ if base.__name__ in catalog.NAMES]  # the parent of a user's class
+    of_one = 'single_' if any(isinstance(value, VectorEnv) for value in given.values()) else ''
+    how = f'{name}(env.{of_one}observation_space, env.{of_one}action_space)'
+    if known:
+        table = f"alg_params, learn_params = call_default_params(env, env_type, '{known[0]}')"
+        how = f'{name}(**alg_params) with {table}, or {how}'
     for kind in ('observation_space', 'action_space'):
         if kind not in given:
             if any(isinstance(value, Env | VectorEnv) for value in given.values()):

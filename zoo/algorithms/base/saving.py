@@ -269,8 +269,8 @@ def best_of(path: str | os.PathLike[str]) -> Path:
         return folder
     found = folder / 'best'
     if not found.is_dir():
-        told = 'tests keep one while it trains: zoo.train(evaluate=True), from 2,000 steps on'
-        raise InvalidValue(f"'{path}' has no best agent; {told}.")
+        told = 'tests keep one while it trains: zoo.train(evaluate=True) from 2,000 steps on'
+        raise InvalidValue(f"'{path}' has no best agent; {told}, or learn(callbacks=[KeepBest()]).")
     return found
 
 

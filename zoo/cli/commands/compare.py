@@ -8,7 +8,7 @@ from typing import Any
 import zoo
 from zoo.cli.options import add_jobs, add_training
 from zoo.cli.subject import MANY, add_subject
-from zoo.cli.values import as_count, as_number, find_packages, training_params
+from zoo.cli.values import as_count, as_number, training_params
 from zoo.common.tools.errors import InvalidValue
 
 HELP = 'train algorithms with several seeds each, side by side, in one environment or several, and write a report'
@@ -26,8 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: Any) -> None:
     params = training_params(args)
     algs, params['nenv'] = _copies(args)
-    for environment in args.environments:
-        find_packages(environment)
     where = args.environments if args.environments[1:] else args.environment
     if args.reference:
         params['references'] = _references(args.reference)

@@ -9,7 +9,7 @@ from typing import Any
 import zoo
 from zoo.cli.options import add_jobs, add_training
 from zoo.cli.subject import ONE, add_subject
-from zoo.cli.values import as_count, as_seed, find_packages, parse_settings, training_options, training_params
+from zoo.cli.values import as_count, as_seed, parse_settings, training_options, training_params
 from zoo.common.tools.errors import InvalidValue
 
 HELP = 'search hyper-parameters with Optuna; the same command again goes on'
@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Any) -> None:
-    find_packages(args.environment)
     if args.seed is None:
         raise InvalidValue('--seed none: a study that can go on needs a seed, such as --seed 0.')
     params = training_params(args)

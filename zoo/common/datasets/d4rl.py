@@ -24,7 +24,7 @@ from gymnasium.spaces import Space
 
 from zoo.common import spaces
 from zoo.common.datasets.episodes import RecordedEpisode, fitted
-from zoo.common.datasets.inferring import infer_action_space, infer_observation_space
+from zoo.common.datasets.inferring import infer_action_space, infer_observation_space, undeclared
 from zoo.common.datasets.source import Source
 from zoo.common.tools.errors import InvalidValue, MissingPackage
 
@@ -63,6 +63,7 @@ class D4RLData(Source):
     ) -> None:
         self.path, self.name, self._reopen = path, str(path), reopen
         self._given = observation_space, action_space
+        self.inferred = undeclared(*self._given)
         self._columns = self._checked(columns)
         self._next = _NEXT in columns
         rows = len(self._columns['rewards'])
@@ -179,7 +180,7 @@ class D4RLData(Source):
         )
         return np.fromiter(sums, np.float64, len(numbers))
 
-    def fitting(self, observation_space: Space, action_space: Space) -> Source:
+    def fitting(self, observation_space: Space | None, action_space: Space | None) -> Source:
         if None not in self._given:
             return self
         its, own = self._given, (observation_space, action_space)

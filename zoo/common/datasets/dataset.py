@@ -155,8 +155,8 @@ class Dataset:
         """Whether it has every episode of its data, in order."""
         return np.array_equal(self.numbers, np.arange(len(self.source.lengths)))
 
-    def fitting(self, observation_space: Space, action_space: Space) -> Dataset:
-        """Return it in an agent's spaces, where its data does not say its own; else itself."""
+    def fitting(self, observation_space: Space | None, action_space: Space | None) -> Dataset:
+        """Return it in other spaces, where its data does not say its own; else itself."""
         source = self.source.fitting(observation_space, action_space)
         return self if source is self.source else Dataset(source, self.numbers)
 
@@ -173,7 +173,8 @@ class Dataset:
             ValueError: another ending, a folder of other files, or an episode that is damaged as iteration says it.
             OSError: the path cannot be written.
         """
-        return Dataset(written(path, self.observation_space, self.action_space, self.environment, iter(self)))
+        its = self.source
+        return Dataset(written(path, its.observation_space, its.action_space, its.environment, self, its.inferred))
 
     def build_env(self, **arguments: Any) -> Env | VectorEnv:
         """Build the environment that it was recorded in, from what the data says of it.

@@ -32,7 +32,7 @@ from zoo.common import spaces
 from zoo.common.datasets.array_file import Damaged, RowReader
 from zoo.common.datasets.d4rl import FLAGS, NEEDED
 from zoo.common.datasets.episodes import RecordedEpisode, as_stored, known_log_prob, stored_shape
-from zoo.common.datasets.source import Source
+from zoo.common.datasets.fitting import Written
 from zoo.common.datasets.writer import Writer, environment_of
 from zoo.common.tools.errors import InvalidValue
 from zoo.common.tools.files import from_jsonable, jsonable, place_for, replacing
@@ -66,7 +66,7 @@ class EpisodeFileWriter(Writer):
                 file.path.unlink()  # so that the disk holds it twice no longer than needed
 
 
-class EpisodeFile(Source):
+class EpisodeFile(Written):
     """The episodes of an ``.npz`` file.
 
     Iteration reads them one after the other and keeps none. A single episode is found by reading the whole file into
@@ -75,8 +75,6 @@ class EpisodeFile(Source):
     Raises:
         ValueError: another program wrote the file, it is damaged, or of a newer zoo.
     """
-
-    path: Path
 
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
@@ -96,7 +94,7 @@ class EpisodeFile(Source):
                     raise InvalidValue(f"'{path}' was recorded by a newer zoo: upgrade zoo.")
                 self.observation_space = spaces.from_json(about['observation_space'])
                 self.action_space = spaces.from_json(about['action_space'])
-                self.environment = environment_of(about)
+                self.environment, self.inferred = environment_of(about), tuple(about.get('inferred', ()))
                 self.lengths, self.terminated, self.truncated = (
                     _array(archive, name) for name in ('lengths', 'terminated', 'truncated')
                 )
@@ -209,9 +207,6 @@ class EpisodeFile(Source):
             raise InvalidValue(f"'{self.path}' is gone since it was opened.") from error
         except DAMAGED as error:
             raise InvalidValue(f"'{self.path}' is truncated or altered ({error}).") from error
-
-    def __reduce__(self) -> Any:
-        return EpisodeFile, (self.path,)
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from gymnasium.spaces import Space
 from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.episodes import RecordedEpisode, fitted, newest_frames, stacked
-from zoo.common.datasets.inferring import infer_action_space, infer_observation_space
+from zoo.common.datasets.inferring import infer_action_space, infer_observation_space, undeclared
 from zoo.common.datasets.source import Environment, Source
 from zoo.common.rollouts.rollout import Rollout
 from zoo.common.tools.errors import InvalidValue, a_type
@@ -57,6 +57,7 @@ class GivenEpisodes(Source):
                 observation_space = observation_space or one.player.observation_space
                 action_space = action_space or one.player.action_space
         self._declared = observation_space, action_space
+        self.inferred = undeclared(*self._declared)
         raw = [self._raw(i, one) for i, rollout in enumerate(given) for one in _parts(rollout)]
         if not raw:
             raise InvalidValue(f'{name} has no episode of at least one step.')
@@ -76,6 +77,11 @@ class GivenEpisodes(Source):
             return one._asdict()
         if not isinstance(one, Mapping):
             raise InvalidValue(f'episode {number} is {a_type(one)}: {_HOW}.')
+        if 'observations' in one:
+            raise InvalidValue(
+                "that is the D4RL form, which has to be in a file: np.savez('data.npz', **arrays), and then "
+                "zoo.open_dataset('data.npz')."
+            )
         missing = [key for key in _KEYS if key not in one]
         if missing:
             told = 'how it ended is not said: ' if missing[0] in ('terminated', 'truncated') else ''
@@ -132,7 +138,7 @@ class GivenEpisodes(Source):
     def episode(self, number: int) -> RecordedEpisode:
         return self._episodes[number]
 
-    def fitting(self, observation_space: Space, action_space: Space) -> Source:
+    def fitting(self, observation_space: Space | None, action_space: Space | None) -> Source:
         known = self._declared
         if None not in known:
             return self

@@ -14,6 +14,12 @@ from zoo.common.tools.errors import InvalidValue
 log = logging.getLogger('zoo')
 
 
+def undeclared(observation_space: Space | None, action_space: Space | None) -> tuple[str, ...]:
+    """Return which of the spaces are inferred, because they are None."""
+    kinds = {'observation_space': observation_space, 'action_space': action_space}
+    return tuple(kind for kind, space in kinds.items() if space is None)
+
+
 def infer_observation_space(name: str, parts: Sequence[Any]) -> Space:
     """Return the space of observations.
 

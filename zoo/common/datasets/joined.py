@@ -36,6 +36,7 @@ class Joined(Source):
                         f"of '{part.source.name}' the {kind} {reason}, unlike in '{first.source.name}': join "
                         'datasets of one environment.'
                     )
+        self.inferred = tuple(kind for kind in first.source.inferred if all(kind in x.source.inferred for x in parts))
         known = [part.environment for part in parts]
         self.environment = known[0] if all(one == known[0] for one in known) else None
         self.lengths = np.concatenate([part.lengths for part in parts])
@@ -60,6 +61,6 @@ class Joined(Source):
     def returns(self, numbers: np.ndarray) -> np.ndarray:
         return np.concatenate([part.source.returns(part.numbers) for part in self._parts])[numbers]
 
-    def fitting(self, observation_space: Space, action_space: Space) -> Source:
+    def fitting(self, observation_space: Space | None, action_space: Space | None) -> Source:
         fitted = [part.fitting(observation_space, action_space) for part in self._parts]
         return self if all(new is old for new, old in zip(fitted, self._parts, strict=True)) else Joined(fitted)

@@ -34,7 +34,7 @@ from zoo.common import spaces
 from zoo.common.adaptors.action import ActionAdaptor
 from zoo.common.datasets.array_file import RowReader, read_header
 from zoo.common.datasets.episodes import Checks, RecordedEpisode, as_stored, known_log_prob, stored_shape
-from zoo.common.datasets.source import Source
+from zoo.common.datasets.fitting import Written
 from zoo.common.datasets.writer import Writer, environment_of
 from zoo.common.tools.errors import InvalidValue, NotWritable
 from zoo.common.tools.files import flush, from_jsonable, json_sha256, put_in_place, write_json
@@ -127,7 +127,7 @@ def spare_rows(observation_space: Any) -> int:
     return max([leaf.frames for leaf in leaves if isinstance(leaf, spaces.FrameStack)], default=1)
 
 
-class MappedFolder(Source):
+class MappedFolder(Written):
     """The episodes of a folder.
 
     Attributes:
@@ -139,15 +139,13 @@ class MappedFolder(Source):
         ValueError: the folder is none of this form, damaged, or of a newer zoo.
     """
 
-    path: Path
-
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, str(path)
         body = self._read_about()
         try:
             self.observation_space = spaces.from_json(body['observation_space'])
             self.action_space = spaces.from_json(body['action_space'])
-            self.environment = environment_of(body)
+            self.environment, self.inferred = environment_of(body), tuple(body.get('inferred', ()))
             self._files = {str(name): dict(entry) for name, entry in body['arrays'].items()}
             episodes, steps = int(body['episodes']), int(body['steps'])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -295,6 +293,3 @@ class MappedFolder(Source):
             acted = self.rows['valid'][rows]
             obs = {path: self.rows[f'obs/{path}'][rows][acted] for path in leaves}
             observe(spaces.from_items(self.observation_space, obs))
-
-    def __reduce__(self) -> Any:
-        return MappedFolder, (self.path,)

@@ -73,9 +73,9 @@ def open_dataset(source: Any, observation_space: Space | None = None, action_spa
 
     Args:
         source: see the table; an open dataset is returned as it is.
-        observation_space, action_space: of one copy of the environment. D4RL data and lists do not say them. Without
-            them they are inferred: see :mod:`zoo.common.datasets.inferring`. Data that says its spaces is compared with
-            what is given.
+        observation_space, action_space: of one copy of the environment. D4RL data and lists do not say them, nor do
+            files that were saved of these. Without them they are inferred: see
+            :mod:`zoo.common.datasets.inferring`. Data that says its spaces is compared with what is given.
 
     Raises:
         ValueError: there is no such dataset, it is damaged or of another program, it has no episodes, it does not say
@@ -177,10 +177,8 @@ def _listed(source: Any) -> Sequence[Any]:
 
 def _opened(source: Any, observation_space: Space | None, action_space: Space | None) -> Dataset:
     """Open a dataset, in these spaces where its data does not say its own."""
-    if not isinstance(source, Dataset):
-        return Dataset(_source(source, observation_space, action_space))
-    own = source.observation_space, source.action_space
-    return source.fitting(observation_space or own[0], action_space or own[1])
+    found = source if isinstance(source, Dataset) else Dataset(_source(source, observation_space, action_space))
+    return found if observation_space is action_space is None else found.fitting(observation_space, action_space)
 
 
 def _source(source: Any, observation_space: Space | None, action_space: Space | None) -> Source:

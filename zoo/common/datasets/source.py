@@ -34,6 +34,7 @@ class Source(ABC):
         name: what to call it in titles and messages.
         path: its file or folder; None where it is in memory.
         observation_space, action_space: of one copy of the environment.
+        inferred: ``'observation_space'``, ``'action_space'`` or both, where the data does not say its own.
         environment: None where it is not known.
         lengths: int64 ``[E]``, the steps of each episode.
         terminated, truncated: bool ``[E]``, how each ended; an episode that was cut is neither.
@@ -43,6 +44,7 @@ class Source(ABC):
     path: Path | None = None
     observation_space: Space
     action_space: Space
+    inferred: tuple[str, ...] = ()
     environment: Environment | None = None
     lengths: np.ndarray
     terminated: np.ndarray
@@ -62,8 +64,10 @@ class Source(ABC):
         sums = (episode.reward.sum(dtype=np.float64) for episode in self.episodes(numbers))
         return np.fromiter(sums, np.float64, len(numbers))
 
-    def fitting(self, observation_space: Space, action_space: Space) -> Source:
-        """Return the same episodes in an agent's spaces, where the data does not say its own; else this source.
+    def fitting(self, observation_space: Space | None, action_space: Space | None) -> Source:
+        """Return the same episodes in other spaces, where the data does not say its own; else this source.
+
+        None leaves a space as it is.
 
         Raises:
             ValueError: the spaces cannot hold the values.

@@ -30,6 +30,7 @@ class Writer(ABC):
         path: the file or folder.
         observation_space, action_space: of the episodes.
         environment: that they were recorded in; None: not known.
+        inferred: see :class:`zoo.common.datasets.source.Source`.
 
     Raises:
         OSError: it cannot be written.
@@ -37,11 +38,16 @@ class Writer(ABC):
     """
 
     def __init__(
-        self, path: Path, observation_space: Space, action_space: Space, environment: Environment | None = None
+        self,
+        path: Path,
+        observation_space: Space,
+        action_space: Space,
+        environment: Environment | None = None,
+        inferred: tuple[str, ...] = (),
     ) -> None:
         self.path = path
         self.observation_space, self.action_space = observation_space, action_space
-        self.environment = environment
+        self.environment, self.inferred = environment, inferred
         self.lengths: list[int] = []
         self.terminated: list[bool] = []
         self.truncated: list[bool] = []
@@ -108,6 +114,7 @@ class Writer(ABC):
         return {
             'observation_space': jsonable(spaces.to_json(self.observation_space)),
             'action_space': jsonable(spaces.to_json(self.action_space)),
+            'inferred': list(self.inferred),
             'environment': None if known is None else jsonable(known._asdict()),
         }
 

@@ -18,7 +18,11 @@ from zoo.common.tools.files import as_path
 
 
 def writer_for(
-    path: Any, observation_space: Space, action_space: Space, environment: Environment | None = None
+    path: Any,
+    observation_space: Space,
+    action_space: Space,
+    environment: Environment | None = None,
+    inferred: tuple[str, ...] = (),
 ) -> Writer:
     """Return what writes episodes to a path: a file if its name ends in ``.npz``, a folder if it has no ending.
 
@@ -34,7 +38,7 @@ def writer_for(
             'has no ending.'
         )
     kind = EpisodeFileWriter if path.suffix else MappedFolderWriter
-    return kind(path, observation_space, action_space, environment)
+    return kind(path, observation_space, action_space, environment, inferred)
 
 
 def written(
@@ -43,9 +47,10 @@ def written(
     action_space: Space,
     environment: Environment | None,
     episodes: Iterable[RecordedEpisode],
+    inferred: tuple[str, ...] = (),
 ) -> Source:
     """Write episodes, and return what was written."""
-    with writer_for(path, observation_space, action_space, environment) as writer:
+    with writer_for(path, observation_space, action_space, environment, inferred) as writer:
         for episode in episodes:
             writer.add(episode)
     return reread(writer)
