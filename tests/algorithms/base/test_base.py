@@ -450,9 +450,7 @@ class TestTrainingOn:
         with pytest.raises(ValueError, match=message):
             agent.learn(environment('DQN'), resume=True)
         agent.learn(environment('DQN'), **learn_params('DQN'))
-        ended = (
-            r"but this agent's has ended, after 60 steps in all: leave resume.*zoo\.resume\(run, train_steps=…\)"
-        )
+        ended = r"but this agent's has ended, after 60 steps in all: leave resume.*zoo\.resume\(run, train_steps=…\)"
         with pytest.raises(ValueError, match=ended):
             zoo.load(agent.save(tmp_path / 'whole')).learn(environment('DQN'), resume=True)
 
