@@ -236,9 +236,8 @@ def test_a_torso_gets_a_head_and_one_line_says_so(
     entry = make(space, 6)
     with caplog.at_level(logging.INFO, 'zoo'):
         net = build(space, entry)
-    assert [record.getMessage() for record in caplog.records] == [
-        f'{LABEL} gives 6 numbers: a head for the values of 2 actions (2) is attached.'
-    ]
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith(LABEL) and 'the values of 2 actions (2)' in told and 'a head' in told
     assert net.torso is entry
     assert net.head is not None
     assert net(observations(space)).shape == (4, 2)
@@ -400,6 +399,16 @@ def test_a_critic_of_a_vector_may_take_it_joined_with_the_action(name: str, widt
     check_trains(net, VECTOR, ACTIONS)
 
 
+@pytest.mark.parametrize(('activation', 'level'), [(None, logging.WARNING), ('relu', logging.INFO)])
+def test_a_torso_that_ends_like_an_output_is_warned_of(activation: Any, level: int, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, 'zoo'):
+        build(VECTOR, keras.Sequential([keras.layers.Dense(5), keras.layers.Dense(3, activation)]))
+    (record,) = caplog.records
+    assert record.levelno == level
+    wanted = 'ends in a Dense layer of 3 without an activation' if activation is None else 'gives 3 numbers: a head for'
+    assert f'{LABEL} {wanted}' in record.getMessage()
+
+
 #: Without an input shape a Keras model simply grows to take the joined vector.
 GROWS = ('vector-keras sequential without input', 'vector-keras subclass')
 STATE_TORSOS = [p for p in STATE if p.id not in GROWS]
@@ -412,7 +421,7 @@ def test_the_action_joins_in_the_head_after_a_torso_of_the_state(
 ):
     with caplog.at_level(logging.INFO, 'zoo'):
         net = build(space, make(space, 5), value_head(), ACTION)
-    assert 'gives 5 numbers: a head for one value (1) is attached' in caplog.text
+    assert 'one value (1)' in caplog.text and 'a head' in caplog.text
     assert net(observations(space), ACTIONS).shape == (4, 1)
     assert net.head.layers[0].kernel.shape == (5 + ACTION, 256)
     check_trains(net, space, ACTIONS)

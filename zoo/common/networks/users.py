@@ -109,12 +109,20 @@ def adapt(entry: Any, label: str, name: str, preprocess: Preprocess, head: Head)
         elif shape[1] in (head.units, head.also_accepts):
             _complete(made, label)
         else:
-            if announces.get():
+            if announces.get() and _ends_without_activation(entry):
+                told = '%s ends in a Dense layer of %d without an activation, but %s are needed:'
+                log.warning(f'{told} it is taken as a torso, and a head is attached.', label, shape[1], needs)
+            elif announces.get():
                 log.info('%s gives %d numbers: a head for %s is attached.', label, shape[1], needs)
             width, seeds = shape[1] + action_size * joins_action, pieces.SeedSequence(None)
             made.head = make_head(head, width, 'glorot_uniform', seeds, hidden=joins_action)
         return made
     raise InvalidValue(failures[0])
+
+
+def _ends_without_activation(entry: Any) -> bool:
+    last = entry.layers[-1] if isinstance(entry, keras.Model) and entry.layers else None
+    return isinstance(last, keras.layers.Dense) and last.activation is keras.activations.linear
 
 
 def _is_recurrent(entry: Any) -> bool:
