@@ -464,7 +464,7 @@ def _resumed(agent: Agent, train_steps: Any, kind: str) -> tuple[int, int]:
             steps = f'{agent.steps:,} steps' if agent.steps else f'{agent.updates:,} updates'
             raise InvalidValue(
                 f"{told}, but this agent's has ended, after {steps} in all: leave resume out to train it further, or "
-                f'zoo.resume(run, train_{kind}s=…) goes on in its folder.'
+                'zoo.resume(run, train_steps=…) goes on in its folder.'
             )
         raise InvalidValue(f'{told}: load a checkpoint of one first.')
     start, end = agent.loop_state['steps'], agent.loop_state['train_steps']

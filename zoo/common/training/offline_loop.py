@@ -79,14 +79,16 @@ def learn_from_data(
 def observe_recorded(training: Training, found: Mapping[str, np.ndarray]) -> None:
     """Take recorded observations into the running statistics, once.
 
-    The agent has done so in an earlier call, or before the interruption? It then normalizes as before, and a warning
-    says if these observations are not like the earlier ones.
+    An agent that has done so in an earlier call, or before an interruption, normalizes as before. A new call warns if
+    these observations are not like the earlier ones.
     """
     agent = training.agent
     if not agent.observed_recordings:
         agent.observe_moments(found)
         return
-    for path, moments in {} if training.steps else agent.statistics.items():
+    if training.steps:
+        return
+    for path, moments in agent.statistics.items():
         away = np.abs(joined(found[path])[1] - moments.mean) * moments.scale
         if away.max(initial=0.0) > 1.0:
             training.warn(
