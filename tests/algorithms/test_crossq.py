@@ -403,7 +403,7 @@ def test_other_observations_are_normalised_before_the_hidden_layers(observation)
 def test_a_critic_without_normalization_is_told_of(caplog):
     make()
     assert not caplog.records
-    dense = keras.layers.Dense(4)
+    dense = keras.layers.Dense(4, 'relu')
     make(
         net_list=[
             {'hidden': [5], 'normalize': None},  # of the actor, which has no target in SAC either

@@ -707,11 +707,11 @@ class TestRefusals:
 
 def test_attaching_a_head_is_no_warning(caplog: pytest.LogCaptureFixture, tmp_path: Path):
     with caplog.at_level(logging.INFO, 'zoo'):
-        agent = make('PPO', lambda i: keras.Sequential([keras.layers.Dense(6)]))
+        agent = make('PPO', lambda i: keras.Sequential([keras.layers.Dense(6, 'relu')]))
         assert [record.levelname for record in caplog.records] == ['INFO', 'INFO']
         caplog.clear()
         agent.save(tmp_path / 'saved')
-        zoo.load(tmp_path / 'saved', net_list=[keras.Sequential([keras.layers.Dense(6)]) for _ in range(2)])
+        zoo.load(tmp_path / 'saved', net_list=[keras.Sequential([keras.layers.Dense(6, 'relu')]) for _ in range(2)])
         copy.deepcopy(agent)
     assert not caplog.records
 

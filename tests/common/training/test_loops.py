@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -44,6 +45,7 @@ class Notes:
         self.observation_space = space
         self.action_adaptor = ActionAdaptor(Discrete(5))
         self.behavior = Behavior(None, self.action_adaptor)
+        self.forward = SimpleNamespace(refresh=lambda: None)
         self.steps, self.data_steps, self.updates, self.progress = 0, 0, 0, 0.0
         self.rng = np.random.default_rng(0)
         self.weight = 1.0
