@@ -100,7 +100,7 @@ def train(runs: Path) -> None:
 def comparing(page: Page) -> None:
     """Tick four runs and open one."""
     ticks = '.zoo-dashboard .zoo-line-of-table input[type=checkbox]'
-    until(lambda: page.count('.zoo-steps') > len(TRAINED), 'the runs in the table')
+    until(lambda: page.count('.zoo-steps') >= len(TRAINED), 'the runs in the table')
     for i in range(4):
         page.run('document.querySelectorAll(arguments[0])[arguments[1]].click()', ticks, i)
         until(lambda i=i: page.count('.zoo-overlay polyline') > i, 'curves side by side')
