@@ -160,7 +160,7 @@ def test_a_class_in_the_working_directory_is_found(tmp_path: Path, capsys, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, 'path', [path for path in sys.path if path not in ('', str(tmp_path))])
     assert 'Defaults of PPO in carts_of_mine:Cart' in said(capsys, 'describe', 'PPO', 'carts_of_mine:Cart')[1]
-    assert 'one of your own is trained in a program' in said(capsys, 'describe', 'carts_of_mine:Cart')[2]
+    assert 'A program trains an algorithm of your own' in said(capsys, 'describe', 'carts_of_mine:Cart')[2]
 
 
 def test_check(tmp_path: Path, capsys, monkeypatch):

@@ -86,8 +86,8 @@ def call_default_params(
     """
     if env is None:
         raise InvalidValue(
-            'call_default_params needs an environment. Without one, zoo.train(alg, dataset=…) has the defaults, and an '
-            'agent such as IQL(data.observation_space, data.action_space) those of its class.'
+            'call_default_params needs an environment: make it with build_env. Without an environment, '
+            'zoo.train(alg, dataset=…) takes the default parameters.'
         )
     if not isinstance(env, Env | VectorEnv):
         raise InvalidValue(

@@ -70,7 +70,7 @@ class Run:
 
     @property
     def has_environment(self) -> bool:
-        """Whether it was trained in an environment, or tested in one: a dataset is learned from without."""
+        """Whether it was trained or tested in an environment. A training on a dataset needs none."""
         return self.config.get('copies') != 0
 
     @property

@@ -27,7 +27,7 @@ def named(name: object) -> str:
         return found
     told = ALGORITHMS.get(name.lower()) if isinstance(name, str) else None
     if isinstance(name, str) and ':' in name:
-        told = 'a name is that of a class here, such as PPO, and one of your own is trained in a program'
+        told = 'give the name of one of zoo, such as PPO. A program trains an algorithm of your own'
     raise InvalidValue(unknown('algorithm', name, NAMES) if told is None else f'unknown algorithm {name!r}: {told}.')
 
 

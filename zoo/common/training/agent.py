@@ -333,8 +333,8 @@ class AgentOfGradients(Agent, Protocol):
         """Act, and compute gradients, with the `weights` of another process."""
 
 
-def mismatch(agent: Acts, env: Env | VectorEnv) -> str | None:
-    """Return which space of an environment is not the agent's, and why; None where both are."""
+def mismatch(agent: Acts, env: Env | VectorEnv | Acts) -> str | None:
+    """Return which space of an environment, or of another agent, is not the agent's, and why; None where both are."""
     prefix = 'single_' if isinstance(env, VectorEnv) else ''
     for kind, adaptor in (('observation_space', observation), ('action_space', action)):
         reason = adaptor.mismatch(getattr(agent, kind), getattr(env, prefix + kind))

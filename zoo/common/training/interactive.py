@@ -8,8 +8,6 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from zoo.common import spaces
-from zoo.common.adaptors import action as actions
-from zoo.common.adaptors import observation as observations
 from zoo.common.adaptors.observation import mask_path
 from zoo.common.datasets.opening import check_sources
 from zoo.common.datasets.replaying import ADDED, TOO_SMALL, check_allowed, fill
@@ -18,7 +16,7 @@ from zoo.common.replay.replay import Replay
 from zoo.common.schedules import Linear, value_at
 from zoo.common.tools.errors import InvalidValue, a_type
 from zoo.common.tools.params import at_least, between
-from zoo.common.training.agent import Agent
+from zoo.common.training.agent import Agent, mismatch
 from zoo.common.training.experience import Steered
 from zoo.common.training.offline_loop import observe_recorded, row_bytes, updates_at_once
 from zoo.common.training.training import Training
@@ -48,10 +46,9 @@ class Labels:
         self.is_agent = hasattr(expert, 'action_adaptor')
         self._state: np.ndarray | None = None
         if self.is_agent:
-            for kind, adaptor in (('observation_space', observations), ('action_space', actions)):
-                reason = adaptor.mismatch(getattr(agent, kind), getattr(expert, kind))
-                if reason is not None:
-                    raise InvalidValue(f"the expert's {kind} {reason}: give an expert for this environment.")
+            reason = mismatch(agent, expert)
+            if reason is not None:
+                raise InvalidValue(f"the expert's {reason}: give an expert for this environment.")
 
     def __call__(self, obs: spaces.Flat, begins: np.ndarray) -> spaces.Flat:
         """Return stored actions ``[N, …]`` for flat observations ``[N, …]``; ``begins``: where episodes begin.
